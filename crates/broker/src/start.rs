@@ -1,54 +1,39 @@
 //! From settings to a running broker: directories, metadata, partitions, listeners, loops. In this order, so that nobody
 //! connects before every acknowledged record is in its place.
 
-use std::collections::{BTreeMap, VecDeque};
+mod recover;
+
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::Overrides;
 use env::{Bell, Env};
-use log::config::Durability;
 use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
 use meta::record::Record;
-use meta::{Endpoint, Image, ReplayError, Resource, SecurityProtocol};
-use model::{LeaderEpoch, Offset, PartitionIndex, Ticket};
-use partition::{
-    Announce, Cleaning, Found, Identity, InMemory, MetadataLog, News, OpenError, Partition,
-    PieceMaker, Recovery, Residents, Restored, SegmentWriter, Start, Syncer, Told, check_ownership,
-};
-use raft::{Boot, Quorum};
-use wire::records::Batch;
-use wire::{ErrorCode, Uuid};
+use meta::{Endpoint, Image, ReplayError, SecurityProtocol};
+use model::{LeaderEpoch, Offset, Ticket};
+use partition::{Announce, Cleaning, InMemory, News, OpenError, PieceMaker, SegmentWriter, Syncer};
+use raft::Quorum;
+use wire::ErrorCode;
 
+use self::recover::{Recovered, may_have_lost, previous_epoch, recover};
 use crate::committer::{Committer, Stage};
-use crate::control::boot::{
-    BootError, Snapshots, begin_at, boot, quorum_identity, quorum_settings,
-};
-use crate::control::introduction::learn_cluster_id;
+use crate::control::boot::{BootError, quorum_identity, quorum_settings};
 use crate::control::{self, Mailbox, Membership, Plan, QuorumWorker, Unfit};
-use crate::dir_choice;
 use crate::event_loop::Shard;
 use crate::ids::random_uuid;
 use crate::inboxes::{Inbox, Inboxes, Redeemed, ShardId};
 use crate::memory_use::Held;
-use crate::metadata::{METADATA_PARTITION, METADATA_TOPIC, Metadata};
+use crate::metadata::Metadata;
 use crate::metrics::Watch;
 use crate::mover::Mover;
-use crate::place::Places;
 use crate::reads::ReaderLoop;
 use crate::replication::{self, ReplicaWorker};
-use crate::settings::{Settings, log_config, log_config_of};
+use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::topics::Topics;
-
-/// The file of a directory that was used, as Kafka names it.
-const IDENTITY: &str = "meta.properties";
-/// Kafka's id of the metadata topic.
-const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -349,20 +334,6 @@ impl Broker {
     }
 }
 
-/// The cluster that fresh directories are for; `None` where they begin a new one. A node that knows others only by their addresses
-/// asks them.
-fn given_cluster_id(env: &Env, broker: &config::Broker) -> Result<Option<String>, StartError> {
-    let quorum = &broker.quorum;
-    let is_used = |path: &PathBuf| env.disk.exists(&path.join(IDENTITY)).unwrap_or(true);
-    if quorum.is_alone(broker.node_id)
-        || !quorum.voters.is_empty()
-        || broker.log_dirs.iter().any(is_used)
-    {
-        return Ok(quorum.cluster_id());
-    }
-    Ok(Some(learn_cluster_id(env, &quorum.servers)?))
-}
-
 /// The only voter is elected by its own vote, and leads once that is on disk. Its broker is registered before anybody connects.
 fn lead_alone(
     shared: &Shared,
@@ -393,334 +364,6 @@ fn lead_alone(
     Ok(())
 }
 
-struct Recovered {
-    /// Dynamic ones included.
-    settings: Settings,
-    /// Of what is known to be committed.
-    image: Image,
-    /// The rest of the metadata log.
-    uncommitted: VecDeque<Batch>,
-    /// Bytes of it behind the newest snapshot.
-    since_snapshot: u64,
-    topics: Topics,
-    residents: Vec<Arc<Residents>>,
-    log: Arc<Partition>,
-    /// The state that the quorum begins with.
-    boot: Boot,
-    places: Places,
-    /// Name the directories of partitions that are not where the image says.
-    moved: Vec<Record>,
-    cluster_id: String,
-    rounds: u64,
-}
-
-fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
-    let node = settings.broker.node_id;
-    let mut cluster_id: Option<String> = None;
-    let named =
-        (!settings.broker.quorum.is_alone(node)).then(|| settings.broker.quorum.cluster_id());
-    let named = named.flatten();
-    let paths = &settings.broker.log_dirs;
-    let offline = |at: usize, error: &OpenError| {
-        tracing::error!(target: env::logs::BROKER, "log dir {} is offline: {error}", paths[at].display());
-        Residents::offline(env, &paths[at], settings.dir(), env.threads.bell())
-    };
-    // All of them first: a start that is refused for one directory leaves nothing in another.
-    for path in paths {
-        match check_ownership(env, path) {
-            Err(error) if !error.is_of_one_dir() => return Err(error.into()),
-            _ => {}
-        }
-    }
-    let given_id = given_cluster_id(env, &settings.broker)?;
-    let mut recoveries = Vec::new();
-    for path in paths {
-        let fresh = || Identity {
-            cluster_id: cluster_id
-                .clone()
-                .or_else(|| given_id.clone())
-                .unwrap_or_else(|| random_uuid(env).to_string()),
-            node_id: node.0,
-        };
-        match Recovery::begin(env, path, settings.dir(), &fresh) {
-            Ok((recovery, identity)) => {
-                check_identity(path, &identity, cluster_id.as_deref(), node.0)?;
-                check_voters(path, &identity, named.as_deref())?;
-                cluster_id.get_or_insert(identity.cluster_id);
-                recoveries.push(Ok(recovery));
-            }
-            Err(error) if error.is_of_one_dir() => recoveries.push(Err(error)),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    // All but the directory of the metadata log may fail.
-    let metadata_dir = metadata_dir(&settings.broker, &recoveries)?;
-    let may_fail = |at: usize, error: &OpenError| at != metadata_dir && error.is_of_one_dir();
-    let metadata_config = Arc::new(metadata_log_config(settings));
-    let found = Found {
-        topic: METADATA_TOPIC.into(),
-        epoch: LeaderEpoch(0),
-        config: Arc::clone(&metadata_config),
-    };
-    let mut recovery = recoveries.remove(metadata_dir)?;
-    let is_claimed = recovery.has_metadata(METADATA_TOPIC_ID, METADATA_TOPIC)?;
-    let MetadataLog {
-        batches,
-        committed: known_committed,
-        log_start,
-    } = recovery.open_metadata(METADATA_TOPIC_ID, found)?;
-    recoveries.insert(metadata_dir, Ok(recovery));
-    let snapshots = Snapshots::find(env, &paths[metadata_dir])?;
-    // To metadata without topics every partition is one that was deleted.
-    if batches.is_empty() && snapshots.newest.is_none() {
-        refuse_orphans(paths, &recoveries, is_claimed)?;
-    }
-    if let (false, Ok(recovery)) = (is_claimed, &recoveries[metadata_dir]) {
-        recovery.claim_metadata()?;
-    }
-    let (newest, told) = replay(&snapshots, &batches)?;
-    let told = Arc::new(told);
-    let is_alone = settings.broker.quorum.is_alone(node);
-    let snapshot_end = snapshots.end();
-    let committed = if is_alone {
-        batches.last().map_or(Offset(0), |last| last.next_offset())
-    } else {
-        known_committed
-    };
-    let committed = committed.max(snapshot_end);
-    let count = (batches.iter()).take_while(|batch| batch.next_offset() <= committed);
-    let (known, rest) = batches.split_at(count.count());
-    let image = if rest.is_empty() {
-        newest.clone()
-    } else {
-        replay(&snapshots, known)?.0
-    };
-
-    let own = image.overrides(&Resource::broker(node));
-    let dynamic = settings
-        .broker
-        .with_dynamic(image.overrides(&Resource::cluster()), own);
-    if let Some(why) = &dynamic.passed_over {
-        tracing::error!(target: env::logs::BROKER, "{why}");
-    }
-    let in_doubt = image.topics();
-    let in_doubt = in_doubt.filter(|topic| newest.topic_by_id(topic.id).is_none());
-    let deleted: BTreeMap<Uuid, Arc<str>> = in_doubt
-        .map(|topic| (topic.id, Arc::clone(&topic.name)))
-        .collect();
-    let mut restored = Vec::new();
-    for (at, recovery) in recoveries.into_iter().enumerate() {
-        // A deletion that is not committed deletes nothing, and a topic that may be committed is kept.
-        let lookup = |id: Uuid, index: PartitionIndex| {
-            let kept = find(&image, &dynamic, id, index);
-            kept.or_else(|| find(&newest, &dynamic, id, index))
-        };
-        let restore = |mut recovery: Recovery| {
-            recovery.expect_removed(&deleted)?;
-            recovery.restore(lookup, Arc::clone(&told))
-        };
-        match recovery.and_then(restore) {
-            Err(error) if !may_fail(at, &error) => return Err(error.into()),
-            done => restored.push(done),
-        }
-    }
-    let adopted = dir_choice::choose(&mut restored, &image, node);
-    let mut residents = Vec::new();
-    let mut rounds = 0;
-    for (at, restored) in restored.into_iter().enumerate() {
-        let finish = |restored: Restored| restored.finish(env.threads.bell());
-        let here = match restored.and_then(finish) {
-            Ok(opened) => {
-                rounds += opened.rounds;
-                opened.residents
-            }
-            Err(error) if may_fail(at, &error) => offline(at, &error),
-            Err(error) => return Err(error.into()),
-        };
-        residents.push(here);
-    }
-    let moved: Vec<Record> = (adopted.into_iter())
-        // Files that are there are not set aside yet: the partition stays offline, and the next start decides anew.
-        .filter(|adopted| !residents[adopted.named].dir.is_failed())
-        .map(|adopted| adopted.record)
-        .collect();
-    let log = residents[metadata_dir]
-        .partition(METADATA_TOPIC_ID, METADATA_PARTITION)
-        .unwrap_or_else(|| {
-            let start = Start::empty(LeaderEpoch(0), metadata_config);
-            residents[metadata_dir].create(
-                METADATA_TOPIC_ID,
-                METADATA_TOPIC.into(),
-                METADATA_PARTITION,
-                start,
-            )
-        });
-    // Named after nothing on disk: no request shows it.
-    let missing = Residents::offline(
-        env,
-        Path::new("missing"),
-        settings.dir(),
-        env.threads.bell(),
-    );
-    let places = Places::new(node, residents.clone(), missing);
-    let mut placed = image.clone();
-    placed.replay(placed.next_place(), &moved)?;
-    let mut topics = Topics::default();
-    for topic in placed.topics() {
-        let overrides: Arc<Overrides> = image.overrides(&Resource::topic(&topic.name));
-        topics.insert(Arc::new(places.open(
-            topic,
-            &overrides,
-            &dynamic,
-            None,
-            &mut Vec::new(),
-        )));
-    }
-    let uncommitted = rest.iter().cloned().collect();
-    let behind = (known.iter()).filter(|batch| snapshot_end <= batch.base_offset());
-    let since_snapshot = behind.map(|batch| batch.size() as u64).sum();
-    let ends_early = batches
-        .last()
-        .is_none_or(|last| last.next_offset() < snapshot_end);
-    if let Some(newest) = snapshots.newest.as_ref().filter(|_| ends_early) {
-        begin_at(&log, newest.id)?;
-    }
-    let path = &paths[metadata_dir];
-    let boot = boot(
-        env,
-        &settings.broker,
-        path,
-        (&snapshots, &batches, log_start),
-        committed,
-    )?;
-    Ok(Recovered {
-        settings: Settings::new(dynamic, &image),
-        image,
-        uncommitted,
-        since_snapshot,
-        topics,
-        residents,
-        log,
-        boot,
-        places,
-        moved,
-        cluster_id: cluster_id.unwrap_or_default(),
-        rounds,
-    })
-}
-
-/// Which of the directories has the metadata log, or is to have that of a new broker. Their order in the settings may change.
-fn metadata_dir(
-    settings: &config::Broker,
-    recoveries: &[Result<Recovery, OpenError>],
-) -> Result<usize, StartError> {
-    let paths = &settings.log_dirs;
-    let name = |at: usize| paths[at].display().to_string();
-    let mut found = None;
-    for (at, recovery) in recoveries.iter().enumerate() {
-        if let Ok(recovery) = recovery
-            && recovery.has_metadata(METADATA_TOPIC_ID, METADATA_TOPIC)?
-            && let Some(first) = found.replace(at)
-        {
-            return Err(StartError::TwoMetadataLogs {
-                first: name(first),
-                second: name(at),
-            });
-        }
-    }
-    let Some(own) = &settings.metadata_log_dir else {
-        return Ok(found.unwrap_or(0));
-    };
-    match (paths.iter().position(|path| path == own), found) {
-        (None, _) => Err(StartError::NoSuchMetadataDir {
-            path: own.display().to_string(),
-        }),
-        (Some(own), Some(found)) if own != found => Err(StartError::MetadataElsewhere {
-            found: name(found),
-            own: name(own),
-        }),
-        (Some(own), _) => Ok(own),
-    }
-}
-
-/// The metadata log is empty. That is right for a broker that has not begun: where the log was claimed no directory has partitions,
-/// and where it was not, none was ever used.
-fn refuse_orphans(
-    paths: &[PathBuf],
-    recoveries: &[Result<Recovery, OpenError>],
-    is_claimed: bool,
-) -> Result<(), StartError> {
-    for (path, recovery) in paths.iter().zip(recoveries) {
-        if let Ok(recovery) = recovery
-            && (!is_claimed && recovery.was_used()
-                || recovery.has_partitions_beside(METADATA_TOPIC_ID, METADATA_TOPIC)?)
-        {
-            let path = path.display().to_string();
-            return Err(StartError::NoMetadata { path });
-        }
-    }
-    Ok(())
-}
-
-fn check_identity(
-    path: &Path,
-    identity: &Identity,
-    cluster_id: Option<&str>,
-    node: i32,
-) -> Result<(), StartError> {
-    let path = path.display().to_string();
-    if identity.node_id != node {
-        return Err(StartError::Node {
-            path,
-            found: identity.node_id,
-            own: node,
-        });
-    }
-    match cluster_id.filter(|own| *own != identity.cluster_id) {
-        Some(own) => Err(StartError::Cluster {
-            path,
-            found: identity.cluster_id.clone(),
-            own: own.to_owned(),
-        }),
-        None => Ok(()),
-    }
-}
-
-/// Voters that are named make the id of their cluster; a directory that was used in another has the metadata of that one.
-fn check_voters(path: &Path, identity: &Identity, named: Option<&str>) -> Result<(), StartError> {
-    match named.filter(|named| *named != identity.cluster_id) {
-        Some(own) => Err(StartError::OtherVoters {
-            path: path.display().to_string(),
-            found: identity.cluster_id.clone(),
-            own: own.to_owned(),
-        }),
-        None => Ok(()),
-    }
-}
-
-/// The epoch of the life before, if nothing that it acknowledged is known to be missing: every directory is open and knows it, no log
-/// has a hole, and no topic is here that is not synced (KIP-966, `docs/decisions/clean-stop.md`).
-fn previous_epoch(
-    env: &Env,
-    settings: &Settings,
-    image: &Image,
-    (topics, residents): (&Topics, &[Arc<Residents>]),
-) -> Option<i64> {
-    let dirs = || residents.iter().map(|residents| &residents.dir);
-    let all = topics.sorted();
-    let are_whole = (all.iter().flat_map(|topic| topic.here())).all(|one| !one.has_holes());
-    let node = settings.broker.node_id;
-    let is_relaxed = |topic: &Arc<meta::Topic>| {
-        let mut partitions = topic.partitions.iter();
-        partitions.any(|partition| partition.replicas.contains(&node))
-            && may_have_lost(topic, image, &settings.broker)
-    };
-    if dirs().any(|dir| dir.is_failed()) || !are_whole || image.topics().any(is_relaxed) {
-        return None;
-    }
-    control::life_file::load(&*env.disk, dirs().map(|dir| dir.path.as_path()))
-}
-
 /// Gives up what nothing names any more in a directory of a stopped broker, so that it opens. Its broker claims no clean stop then.
 pub fn accept_loss(env: &Env, path: &Path) -> Result<Vec<log::journal::Damage>, OpenError> {
     let found = partition::accept_loss(env, path)?;
@@ -731,67 +374,6 @@ pub fn accept_loss(env: &Env, path: &Path) -> Result<Vec<log::journal::Damage>, 
         })?;
     }
     Ok(found)
-}
-
-/// A crash may have taken records that readers saw: nothing tells a stop that was clean from one that only seems so.
-fn may_have_lost(topic: &meta::Topic, image: &Image, broker: &config::Broker) -> bool {
-    let overrides = image.overrides(&Resource::topic(&topic.name));
-    log_config_of(&topic.name, &overrides, broker).durability == Durability::Os
-}
-
-fn find(image: &Image, broker: &config::Broker, id: Uuid, index: PartitionIndex) -> Option<Found> {
-    let topic = image.topic_by_id(id)?;
-    let planned = topic.partitions.get(usize::try_from(index.0).ok()?)?;
-    let overrides = image.overrides(&Resource::topic(&topic.name));
-    let config = log_config_of(&topic.name, &overrides, broker);
-    Some(Found {
-        topic: Arc::clone(&topic.name),
-        epoch: planned.leader_epoch,
-        config,
-    })
-}
-
-/// The metadata as they are, and every partition that the log behind the snapshot told of.
-fn replay(snapshots: &Snapshots, batches: &[Batch]) -> Result<(Image, Told), StartError> {
-    let mut image = (snapshots.newest.as_ref()).map_or_else(Image::default, |of| of.image.clone());
-    let mut told = Told::default();
-    let end = snapshots.end();
-    for batch in batches.iter().filter(|batch| end <= batch.base_offset()) {
-        for record in &control::replay(&mut image, batch)? {
-            match record {
-                Record::Topic(topic) => told.note_topic(topic.topic_id, &topic.name),
-                Record::Partition(partition) => {
-                    told.note_partition(partition.topic_id, PartitionIndex(partition.partition_id))
-                }
-                _ => {}
-            }
-        }
-    }
-    Ok((image, told))
-}
-
-/// The smallest segment of the metadata log, as Kafka has it.
-const SEGMENT_BYTES_MIN: u64 = 8 << 20;
-
-/// The metadata log keeps everything, synced, whatever topics default to.
-fn metadata_log_config(settings: &Settings) -> log::LogConfig {
-    let named = settings.broker.number("metadata.log.segment.bytes");
-    let named = named.and_then(|bytes| u64::try_from(bytes).ok());
-    log::LogConfig {
-        retention_ms: None,
-        retention_bytes: None,
-        cleanup_policy: log::config::Cleanup {
-            delete: false,
-            compact: false,
-        },
-        max_message_bytes: u64::from(u32::MAX),
-        durability: Durability::Sync,
-        may_use_reserve: true,
-        // What lies in front of a snapshot goes file by file.
-        segment_bytes: (settings.snapshot_bytes_max.max(SEGMENT_BYTES_MIN))
-            .min(named.unwrap_or(u64::MAX)),
-        ..log_config(&settings.broker.topic)
-    }
 }
 
 fn endpoints(settings: &Settings, bound: &[SocketAddr]) -> Vec<Endpoint> {

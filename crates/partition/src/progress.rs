@@ -394,8 +394,8 @@ impl Progress {
         }
     }
 
-    /// The registration of this broker, and a partition whose leader it is not, are of no concern here.
-    pub(crate) fn replicas(&self) -> Option<&Replicas> {
+    /// The replicas of a partition that this broker leads.
+    fn replicas(&self) -> Option<&Replicas> {
         match &self.role {
             Role::Leading(replicas) => Some(replicas),
             Role::NotLeading | Role::Elected => None,

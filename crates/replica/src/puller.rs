@@ -94,6 +94,8 @@ pub struct Puller {
     parts: BTreeMap<Key, Part>,
     changed: BTreeSet<Key>,
     forgotten: BTreeSet<Key>,
+    /// Partitions that are asked for again, and when.
+    resting: BTreeSet<(Instant, Key)>,
     /// Numbers of the requests under way.
     under_way: VecDeque<u64>,
     last_number: u64,
@@ -117,6 +119,7 @@ impl Puller {
             parts: BTreeMap::new(),
             changed: BTreeSet::new(),
             forgotten: BTreeSet::new(),
+            resting: BTreeSet::new(),
             under_way: VecDeque::new(),
             last_number: 0,
             rests_until: None,
@@ -136,6 +139,7 @@ impl Puller {
 
     /// Follows a partition from `at` on, in a leader epoch.
     pub fn follow(&mut self, key: Key, epoch: LeaderEpoch, at: Point) {
+        self.drop_part(key);
         let part = Part {
             epoch,
             at,
@@ -149,10 +153,18 @@ impl Puller {
     }
 
     pub fn unfollow(&mut self, key: Key) {
-        if self.parts.remove(&key).is_some() {
+        if self.drop_part(key) {
             self.changed.remove(&key);
             self.forgotten.insert(key);
         }
+    }
+
+    fn drop_part(&mut self, key: Key) -> bool {
+        let part = self.parts.remove(&key);
+        if let Some(until) = part.as_ref().and_then(|part| part.rests.flatten()) {
+            self.resting.remove(&(until, key));
+        }
+        part.is_some()
     }
 
     /// The log has grown, or more of it is synced.
@@ -180,7 +192,11 @@ impl Puller {
     /// The partition cannot go on here; it is asked for again after a pause, or under another leader if there is none.
     pub fn rest(&mut self, key: Key, until: Option<Instant>) {
         if let Some(part) = self.parts.get_mut(&key) {
+            if let Some(before) = part.rests.flatten() {
+                self.resting.remove(&(before, key));
+            }
             (part.is_new, part.listed_in, part.rests) = (true, u64::MAX, Some(until));
+            self.resting.extend(until.map(|until| (until, key)));
             self.changed.remove(&key);
             self.forgotten.insert(key);
         }
@@ -189,9 +205,8 @@ impl Puller {
     /// When something that rests is asked for again.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let parts = self.parts.values();
-        let resting = parts.filter_map(|part| part.rests.flatten());
-        resting.chain(self.rests_until).min()
+        let first = self.resting.first().map(|(until, _)| *until);
+        first.into_iter().chain(self.rests_until).min()
     }
 
     /// The next request, if one is to go now.
@@ -243,13 +258,13 @@ impl Puller {
     }
 
     fn wake(&mut self, now: Instant) {
-        for (key, part) in &mut self.parts {
-            if part
-                .rests
-                .is_some_and(|until| until.is_some_and(|until| until <= now))
-            {
+        while let Some((until, key)) = self.resting.first().copied()
+            && until <= now
+        {
+            self.resting.pop_first();
+            if let Some(part) = self.parts.get_mut(&key) {
                 part.rests = None;
-                self.changed.insert(*key);
+                self.changed.insert(key);
             }
         }
     }
@@ -357,7 +372,7 @@ impl Puller {
                         };
                         self.rest(key, Some(now.plus(pause)));
                     }
-                    // What is under way behind this is of the log that was.
+                    // Answers under way behind this one are of the log that was.
                     Step::Cut { .. } | Step::Restart { .. } => {
                         if let Some(part) = self.parts.get_mut(&key) {
                             part.listed_in = u64::MAX;

@@ -27,7 +27,7 @@ pub(crate) struct Door {
     members: BTreeMap<ConnId, (BrokerId, i64)>,
     /// Followers here, and the connection of each.
     pub(crate) feeds: Pending<Feed>,
-    pub(crate) feed_requests: HashMap<ConnId, WaiterKey>,
+    pub(crate) feed_of: HashMap<ConnId, WaiterKey>,
     /// Partitions that have grown for followers.
     pub(super) grown: Vec<Ticket>,
     /// More to read for fetches that wait: each looks once at all that came together.
@@ -44,7 +44,7 @@ impl Door {
             timers: Timers::default(),
             members: BTreeMap::new(),
             feeds: Pending::new(),
-            feed_requests: HashMap::new(),
+            feed_of: HashMap::new(),
             grown: Vec::new(),
             readable: Vec::new(),
             asked_at: None,
@@ -77,7 +77,7 @@ impl Door {
 
     /// Feeds whose connection has gone.
     pub(super) fn feeds_left(&self, is_open: impl Fn(ConnId) -> bool) -> Vec<(ConnId, WaiterKey)> {
-        let all = self.feed_requests.iter();
+        let all = self.feed_of.iter();
         let left = all.filter(|(conn, _)| !is_open(**conn));
         left.map(|(conn, feed)| (*conn, *feed)).collect()
     }

@@ -182,7 +182,7 @@ impl Hall<'_> {
         }
         let connections = &*self.connections;
         for (conn, feed) in self.door.feeds_left(|conn| connections.get(conn).is_some()) {
-            self.door.feed_requests.remove(&conn);
+            self.door.feed_of.remove(&conn);
             self.end_feed(feed);
         }
     }

@@ -60,6 +60,15 @@ pub(crate) enum Fed {
     Refused(FeedRefusal),
 }
 
+/// Bytes of files on their way from the reader pool: at most one piece for a place.
+enum Awaited {
+    Nothing,
+    Piece,
+    /// It was planned for a position that the follower has left.
+    Void,
+    Come(Result<Read, ReadError>),
+}
+
 struct Slot {
     key: Key,
     /// `None` for one that is not here.
@@ -68,11 +77,9 @@ struct Slot {
     at: EpochEnd,
     bytes_max: usize,
     is_watched: bool,
-    is_awaited: bool,
+    piece: Awaited,
     /// Sent, and not yet seen to have arrived.
     awaits_arrival: bool,
-    /// A piece of files that has come.
-    piece: Option<Result<Read, ReadError>>,
     /// The committed offset and the log start that it was told last.
     told: (Offset, Offset),
 }
@@ -89,6 +96,8 @@ pub(crate) struct Feed {
     slots: Vec<Option<Slot>>,
     by_key: HashMap<Key, u32>,
     free: Vec<u32>,
+    /// Places without a partition for which a piece is on its way; free when it has come.
+    retired: BTreeSet<u32>,
     /// To be looked at, in turn.
     ready: BTreeSet<u32>,
     /// Told less than the log end to be committed.
@@ -108,6 +117,7 @@ impl Feed {
             slots: Vec::new(),
             by_key: HashMap::new(),
             free: Vec::new(),
+            retired: BTreeSet::new(),
             ready: BTreeSet::new(),
             behind: BTreeSet::new(),
             cursor: 0,
@@ -118,7 +128,7 @@ impl Feed {
         self.slots.get_mut(at as usize)?.as_mut()
     }
 
-    /// Takes what the follower says of a partition. True if it may join the ISR there.
+    /// Takes what the follower says of a partition. Returns the partition if the follower may join its ISR.
     pub(crate) fn on_listed(
         &mut self,
         topics: &Topics,
@@ -147,14 +157,23 @@ impl Feed {
         slot.partition = found;
         slot.epoch = epoch;
         slot.bytes_max = bytes_max;
-        if is_new || slot.at.end <= at.end {
+        // A report that left before the records arrived names the position in front of them.
+        if is_new || slot.at.end < at.end {
             slot.at = at;
             slot.awaits_arrival = false;
         }
         if is_new {
-            slot.piece = None;
+            slot.piece = match slot.piece {
+                Awaited::Nothing | Awaited::Come(_) => Awaited::Nothing,
+                Awaited::Piece | Awaited::Void => Awaited::Void,
+            };
         }
         let partition = slot.partition.as_ref().ok().cloned();
+        if let (LeaderEpoch::NONE, Some(partition)) = (epoch, &partition) {
+            // It asks for no check of its own; that this broker leads is checked all the same.
+            slot.epoch = partition.bounds().epoch;
+        }
+        let epoch = slot.epoch;
         self.ready.insert(place);
         let partition = partition?;
         // Logs that part have nothing in common that counts; the follower learns of it by the answer.
@@ -181,9 +200,8 @@ impl Feed {
             at,
             bytes_max: 0,
             is_watched: false,
-            is_awaited: false,
+            piece: Awaited::Nothing,
             awaits_arrival: false,
-            piece: None,
             told: (Offset(-1), Offset(-1)),
         };
         let place = match self.free.pop() {
@@ -213,8 +231,12 @@ impl Feed {
         if let (true, Ok(partition)) = (slot.is_watched, &slot.partition) {
             partition.unwatch_end(inbox, own);
         }
-        // Tickets of a piece on its way, or of a sync, may still name the place: they find another one, and do no harm.
-        self.free.push(place);
+        // The piece of one partition is never taken for that of another.
+        if matches!(slot.piece, Awaited::Piece | Awaited::Void) {
+            self.retired.insert(place);
+        } else {
+            self.free.push(place);
+        }
     }
 
     /// Watches nothing any more.
@@ -238,12 +260,18 @@ impl Feed {
     /// Bytes of files have come.
     pub(crate) fn on_piece(&mut self, part: u32, piece: Piece) {
         let place = part & !OF_FEED;
-        if let (Some(slot), Piece::Read(read)) = (self.slot(place), piece)
-            && std::mem::take(&mut slot.is_awaited)
-        {
-            slot.piece = Some(read);
-            self.ready.insert(place);
+        if self.retired.remove(&place) {
+            self.free.push(place);
+            return;
         }
+        let (Some(slot), Piece::Read(read)) = (self.slot(place), piece) else {
+            return;
+        };
+        slot.piece = match slot.piece {
+            Awaited::Piece => Awaited::Come(read),
+            Awaited::Void | Awaited::Nothing | Awaited::Come(_) => Awaited::Nothing,
+        };
+        self.ready.insert(place);
     }
 
     /// When an answer without records goes, at the latest.
@@ -283,7 +311,24 @@ impl Feed {
         bytes_max: usize,
     ) -> Vec<(Key, Fed)> {
         let mut fed = Vec::new();
-        let mut bytes = 0;
+        // A reader pool that is full gives its needs back, whose pieces are there at once.
+        while self.look_through(desk, own, bytes_max, &mut fed) {}
+        fed
+    }
+
+    /// Looks once at each partition that is ready. True if pieces have come meanwhile.
+    fn look_through(
+        &mut self,
+        desk: &Desk,
+        own: WaiterKey,
+        bytes_max: usize,
+        fed: &mut Vec<(Key, Fed)>,
+    ) -> bool {
+        let of_records = |(_, fed): &(Key, Fed)| match fed {
+            Fed::Records(read) => read.records.len(),
+            Fed::Parts(..) | Fed::Refused(_) => 0,
+        };
+        let mut bytes: usize = fed.iter().map(of_records).sum();
         let mut needs: Vec<(Need, Ticket)> = Vec::new();
         let turn: Vec<u32> = (self.ready.range(self.cursor..))
             .chain(self.ready.range(..self.cursor))
@@ -309,21 +354,23 @@ impl Feed {
                 if slot.told.0 < read.bounds.log_end {
                     self.behind.insert(place);
                 }
-                // There may be more.
-                if !read.records.is_empty() && !slot.awaits_arrival {
+                // There is more, or it did not fit beside what others have.
+                if slot.at.end < read.bounds.log_end && !slot.awaits_arrival {
                     self.ready.insert(place);
                 }
             }
             fed.push((slot.key, said));
         }
-        if !needs.is_empty()
-            && let Err(refused) = desk.shared.readers.ask(needs)
-        {
-            for (need, ticket) in refused {
-                self.on_piece(ticket.part, need.execute());
-            }
+        if needs.is_empty() {
+            return false;
         }
-        fed
+        let Err(refused) = desk.shared.readers.ask(needs) else {
+            return false;
+        };
+        for (need, ticket) in refused {
+            self.on_piece(ticket.part, need.execute());
+        }
+        true
     }
 }
 
@@ -339,11 +386,11 @@ impl Slot {
             Ok(partition) => Arc::clone(partition),
             Err(why) => return (Some(Fed::Refused(FeedRefusal::Absent(*why))), None),
         };
-        if self.awaits_arrival || self.is_awaited {
+        if self.awaits_arrival || matches!(self.piece, Awaited::Piece | Awaited::Void) {
             return (None, None);
         }
-        if let Some(piece) = self.piece.take() {
-            return (self.say(&partition, piece, ticket), None);
+        if let Awaited::Come(read) = std::mem::replace(&mut self.piece, Awaited::Nothing) {
+            return (self.say(&partition, read), None);
         }
         if let Some(told) = partition.judge(self.at) {
             let log_start = partition.bounds().log_start;
@@ -357,22 +404,30 @@ impl Slot {
             current_epoch: self.epoch,
             isolation: Isolation::Log,
         };
-        match partition.plan_read(request) {
-            Ok(Plan::Ready(read)) => (self.say(&partition, Ok(read), ticket), None),
-            Ok(Plan::Need(need)) => {
-                self.is_awaited = true;
-                (None, Some(need))
+        loop {
+            let read = match partition.plan_read(request) {
+                Ok(Plan::Ready(read)) => Ok(read),
+                Ok(Plan::Need(need)) => {
+                    self.piece = Awaited::Piece;
+                    return (None, Some(need));
+                }
+                Err(error) => Err(error),
+            };
+            let is_at_end = read
+                .as_ref()
+                .is_ok_and(|read| read.bounds.log_end <= self.at.end);
+            if is_at_end && !self.is_watched {
+                self.is_watched = partition.watch_end(ticket, self.at.end);
+                // The log has grown since the look at it, or has another leader.
+                if !self.is_watched {
+                    continue;
+                }
             }
-            Err(error) => (self.say(&partition, Err(error), ticket), None),
+            return (self.say(&partition, read), None);
         }
     }
 
-    fn say(
-        &mut self,
-        partition: &Arc<Partition>,
-        read: Result<Read, ReadError>,
-        ticket: Ticket,
-    ) -> Option<Fed> {
+    fn say(&mut self, partition: &Arc<Partition>, read: Result<Read, ReadError>) -> Option<Fed> {
         let read = match read {
             Ok(read) => read,
             Err(ReadError::OutOfRange { bounds }) if self.at.end < bounds.log_start => {
@@ -386,11 +441,7 @@ impl Slot {
         };
         let now = (read.bounds.high_watermark, read.bounds.log_start);
         match &read.records {
-            Records::AtEnd => {
-                if !self.is_watched {
-                    self.is_watched = partition.watch_end(ticket, self.at.end);
-                }
-            }
+            Records::AtEnd => {}
             Records::Memory(batches) => {
                 if let Some(last) = batches.last() {
                     self.at = EpochEnd {
@@ -407,3 +458,6 @@ impl Slot {
         is_news.then_some(Fed::Records(read))
     }
 }
+
+#[cfg(test)]
+mod tests;

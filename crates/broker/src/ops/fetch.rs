@@ -44,7 +44,7 @@ pub(crate) type FetchResult = Result<Read, Refused<FetchRefusal>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Consumer,
-    /// Followers ask on the listener between brokers, and this broker has none to follow it: they are refused.
+    /// A follower that may not be one is refused; the requests of the others never come here.
     Replica,
 }
 

@@ -5,7 +5,6 @@
 //! is synced. Also the keeper of time of the leaders here: followers that lag are found by it.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +46,8 @@ struct Followed {
     partition: Arc<Partition>,
     leader: BrokerId,
     epoch: LeaderEpoch,
+    /// Of its tickets.
+    number: usize,
     /// The sync that was reported last.
     seen: Synced,
     is_watched: bool,
@@ -61,9 +62,9 @@ pub(crate) struct ReplicaWorker {
     links: Links<BrokerId>,
     pullers: BTreeMap<BrokerId, Puller>,
     followed: BTreeMap<Key, Followed>,
-    /// Partitions by the number that their tickets have.
-    places: Vec<Key>,
-    numbers: BTreeMap<Key, u64>,
+    /// Partitions by the number that their tickets have. A late ticket may find another one, which is looked at for nothing.
+    numbered: Vec<Option<Key>>,
+    free_numbers: Vec<usize>,
     wishes: IsrWishes,
     /// When the leaders here are looked at for followers that lag.
     look_at: Instant,
@@ -90,8 +91,8 @@ impl ReplicaWorker {
             links: Links::new(),
             pullers: BTreeMap::new(),
             followed: BTreeMap::new(),
-            places: Vec::new(),
-            numbers: BTreeMap::new(),
+            numbered: Vec::new(),
+            free_numbers: Vec::new(),
             wishes: IsrWishes::default(),
             look_at,
             commit_at: None,
@@ -176,10 +177,12 @@ impl ReplicaWorker {
             };
             if self.followed.get(&key).is_some_and(is_same) {
                 wanted.remove(&key);
-            } else if let Some(followed) = self.followed.remove(&key)
-                && let Some(puller) = self.pullers.get_mut(&followed.leader)
-            {
-                puller.unfollow(key);
+            } else if let Some(followed) = self.followed.remove(&key) {
+                self.numbered[followed.number] = None;
+                self.free_numbers.push(followed.number);
+                if let Some(puller) = self.pullers.get_mut(&followed.leader) {
+                    puller.unfollow(key);
+                }
             }
         }
         for (key, (partition, leader, epoch)) in wanted {
@@ -195,10 +198,11 @@ impl ReplicaWorker {
         epoch: LeaderEpoch,
     ) {
         let at = partition.follow_point();
-        if let Entry::Vacant(entry) = self.numbers.entry(key) {
-            entry.insert(self.places.len() as u64);
-            self.places.push(key);
-        }
+        let number = self.free_numbers.pop().unwrap_or_else(|| {
+            self.numbered.push(None);
+            self.numbered.len() - 1
+        });
+        self.numbered[number] = Some(key);
         let me = self.shared.config().broker.node_id;
         let puller = self
             .pullers
@@ -209,6 +213,7 @@ impl ReplicaWorker {
             partition,
             leader,
             epoch,
+            number,
             seen: at.synced,
             is_watched: false,
         };
@@ -218,16 +223,13 @@ impl ReplicaWorker {
 
     /// Has the next sync of a partition reported.
     fn watch(&mut self, key: Key) {
-        let Some(number) = self.numbers.get(&key).copied() else {
+        let Some(followed) = self.followed.get_mut(&key) else {
             return;
         };
         let ticket = Ticket {
             inbox: self.inbox,
-            key: WaiterKey(number),
+            key: WaiterKey(followed.number as u64),
             part: 0,
-        };
-        let Some(followed) = self.followed.get_mut(&key) else {
-            return;
         };
         if !followed.is_watched {
             followed.is_watched = followed.partition.watch_synced(ticket, followed.seen);
@@ -237,7 +239,7 @@ impl ReplicaWorker {
     fn on_news(&mut self, news: News) {
         let ticket = news.ticket();
         let number = usize::try_from(ticket.key.0).unwrap_or(usize::MAX);
-        let Some(key) = self.places.get(number).copied() else {
+        let Some(key) = self.numbered.get(number).copied().flatten() else {
             return;
         };
         if let Some(followed) = self.followed.get_mut(&key) {
@@ -286,7 +288,14 @@ impl ReplicaWorker {
                             let steps = puller.on_answer(response, terms, now);
                             self.take_steps(steps);
                         }
-                        Err(_) => puller.on_lost(terms, now),
+                        // Nothing else that comes on the connection can be read either.
+                        Err(_) => {
+                            puller.on_lost(terms, now);
+                            if let Some(endpoint) = self.shared.endpoint_of(of) {
+                                let target = (endpoint, Lane::Replica);
+                                self.links.hang_up(&mut *self.poller, &target);
+                            }
+                        }
                     }
                 }
             }

@@ -222,3 +222,28 @@ fn after_a_lost_link_or_session_everything_is_asked_for_anew() {
     let anew = puller.request(9, TERMS, seconds(1)).expect("at once");
     assert_eq!((anew.session_id, listed(&anew).len()), (0, 2));
 }
+
+#[test]
+fn partitions_rest_by_themselves_and_no_longer_than_they_are_followed() {
+    let mut puller = in_session();
+    ask(&mut puller).expect("one waits");
+    puller.rest(key(0), Some(seconds(2)));
+    puller.rest(key(1), Some(seconds(1)));
+    assert_eq!(puller.next_deadline(), Some(seconds(1)));
+    puller.rest(key(1), Some(seconds(3)));
+    assert_eq!(
+        puller.next_deadline(),
+        Some(seconds(2)),
+        "the last word counts"
+    );
+    puller.unfollow(key(0));
+    assert_eq!(puller.next_deadline(), Some(seconds(3)));
+    puller.follow(key(1), LeaderEpoch(4), at(0, 0));
+    assert_eq!(
+        puller.next_deadline(),
+        None,
+        "another leader is asked at once"
+    );
+    puller.rest(key(1), None);
+    assert_eq!(puller.next_deadline(), None, "it waits for another leader");
+}

@@ -58,11 +58,11 @@ pub(crate) fn on_replica_fetch(call: &mut Call<'_>, request: FetchRequest) -> Ou
     let begins_anew = parts.any(listed_anew);
     if begins_anew {
         // The answer to the request before is of what was before.
-        answer_waiting(&mut call.hall(), own);
+        answer_waiting(&mut call.hall(), own, When::Now);
     }
     take_in(call, own, &request);
     // The request before is first in the order of answers, and reports what is committed by now.
-    answer_waiting(&mut call.hall(), own);
+    answer_waiting(&mut call.hall(), own, When::Now);
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let bytes_max = usize::try_from(request.max_bytes).unwrap_or(0);
     let bytes_max = bytes_max.min(call.desk.shared.fetch_bytes_max());
@@ -91,22 +91,22 @@ pub(crate) fn on_replica_fetch(call: &mut Call<'_>, request: FetchRequest) -> Ou
 /// A new session, in place of the ones that the follower had on this connection.
 fn begin(call: &mut Call<'_>, broker: (BrokerId, i64)) -> WaiterKey {
     let conn = call.address.conn;
-    let old = call.door.feed_requests.remove(&conn);
+    let old = call.door.feed_of.remove(&conn);
     if let Some(old) = old {
-        answer_waiting(&mut call.hall(), old);
+        answer_waiting(&mut call.hall(), old, When::Now);
         call.hall().end_feed(old);
     }
     let random = call.desk.shared.env.rng.next_u64();
     // Any number but none at all.
     let session = i32::try_from(random >> 33).unwrap_or(1).max(1);
     let own = call.door.feeds.insert(Feed::new(broker, session));
-    call.door.feed_requests.insert(conn, own);
+    call.door.feed_of.insert(conn, own);
     own
 }
 
 fn find(call: &mut Call<'_>, session: i32, epoch: i32) -> Result<WaiterKey, ErrorCode> {
     let conn = call.address.conn;
-    let own = call.door.feed_requests.get(&conn).copied();
+    let own = call.door.feed_of.get(&conn).copied();
     let own = own.ok_or(ErrorCode::FetchSessionIdNotFound)?;
     let feed = call.door.feeds.get_mut(own);
     let feed = feed.filter(|feed| feed.session == session);
@@ -177,15 +177,20 @@ fn park(call: &mut Call<'_>, own: WaiterKey, request: FeedRequest) -> Outcome {
     outcome
 }
 
+/// When a request that waits is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Now,
+    /// Once there is something to say.
+    NotEmpty,
+}
+
 /// Answers the request of a feed that waits, if one does, with what there is.
-fn answer_waiting(hall: &mut Hall<'_>, own: WaiterKey) {
-    let Some(feed) = hall.door.feeds.get_mut(own) else {
+fn answer_waiting(hall: &mut Hall<'_>, own: WaiterKey, when: When) {
+    let waiting = hall.door.feeds.get_mut(own).and_then(|feed| feed.waiting);
+    let Some(key) = waiting else {
         return;
     };
-    let Some(key) = feed.waiting.take() else {
-        return;
-    };
-    let session = feed.session;
     let Some(Waiting::Replica(request)) = hall.waiting(key) else {
         return;
     };
@@ -194,6 +199,11 @@ fn answer_waiting(hall: &mut Hall<'_>, own: WaiterKey) {
         return;
     };
     let fed = feed.gather(hall.desk, own, bytes_max);
+    if fed.is_empty() && when == When::NotEmpty {
+        return;
+    }
+    feed.waiting = None;
+    let session = feed.session;
     hall.resume(key, |call, _| respond(call, session, fed));
 }
 
@@ -208,36 +218,14 @@ pub(crate) fn on_grown(hall: &mut Hall<'_>, tickets: &[Ticket]) {
     for ticket in tickets {
         feed.on_grown(ticket.part);
     }
-    answer_if_any(hall, own);
+    answer_waiting(hall, own, When::NotEmpty);
 }
 
 /// Bytes of files have come for a feed.
 pub(crate) fn on_piece(hall: &mut Hall<'_>, ticket: Ticket, piece: Piece) {
     if let Some(feed) = hall.door.feeds.get_mut(ticket.key) {
         feed.on_piece(ticket.part, piece);
-        answer_if_any(hall, ticket.key);
-    }
-}
-
-fn answer_if_any(hall: &mut Hall<'_>, own: WaiterKey) {
-    let Some(feed) = hall.door.feeds.get_mut(own) else {
-        return;
-    };
-    let Some(key) = feed.waiting else {
-        return;
-    };
-    let session = feed.session;
-    let Some(Waiting::Replica(request)) = hall.waiting(key) else {
-        return;
-    };
-    let bytes_max = request.bytes_max;
-    let Some(feed) = hall.door.feeds.get_mut(own) else {
-        return;
-    };
-    let fed = feed.gather(hall.desk, own, bytes_max);
-    if !fed.is_empty() {
-        feed.waiting = None;
-        hall.resume(key, |call, _| respond(call, session, fed));
+        answer_waiting(hall, ticket.key, When::NotEmpty);
     }
 }
 
@@ -250,7 +238,7 @@ pub(crate) fn on_deadline(hall: &mut Hall<'_>, key: WaiterKey) {
     if let Some(feed) = hall.door.feeds.get_mut(own) {
         feed.tell_watermarks();
     }
-    answer_waiting(hall, own);
+    answer_waiting(hall, own, When::Now);
 }
 
 impl Hall<'_> {

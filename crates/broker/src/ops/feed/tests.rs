@@ -1,0 +1,197 @@
+//! A follower that names positions by hand, and what it is sent.
+
+use super::*;
+use crate::event_loop::bench::{Bench, executed};
+
+const COLD: &str = "cold";
+const HOT: &str = "hot";
+const OWN: WaiterKey = WaiterKey(7);
+const ALL: usize = 1 << 20;
+
+/// A leader with a topic in files that nobody has looked at since its start, and one whose records are in memory.
+struct Leader {
+    bench: Bench,
+    feed: Feed,
+}
+
+impl Leader {
+    fn new() -> Leader {
+        let mut bench = Bench::new();
+        bench.create(COLD, 1);
+        for number in 0..20 {
+            bench.append(COLD, &[number; 100]);
+        }
+        // The first start brings records from the journal to files; for the second they are old.
+        let mut bench = bench.restart().restart();
+        bench.create(HOT, 1);
+        bench.append(HOT, b"here it is");
+        Leader {
+            bench,
+            feed: Feed::new((BrokerId(2), 1), 1),
+        }
+    }
+
+    fn key(&mut self, topic: &str) -> Key {
+        let partition = self.bench.partition(topic, 0);
+        (partition.topic_id, partition.index)
+    }
+
+    fn list(&mut self, topic: &str, end: i64, is_restart: bool) {
+        let key = self.key(topic);
+        let epoch = self.bench.partition(topic, 0).bounds().epoch;
+        self.list_in(key, epoch, end, is_restart);
+    }
+
+    fn list_in(&mut self, key: Key, epoch: LeaderEpoch, end: i64, is_restart: bool) {
+        let topics = self.bench.shard.desk.topics();
+        let listed = Listed {
+            key,
+            epoch,
+            at: EpochEnd {
+                epoch: LeaderEpoch::NONE,
+                end: Offset(end),
+            },
+            synced: Offset(end),
+            bytes_max: ALL,
+            is_restart,
+        };
+        self.feed.on_listed(&topics, listed, &mut Vec::new());
+    }
+
+    /// Bytes of records for each partition that is answered; none for a refusal.
+    fn gather(&mut self, bytes_max: usize) -> Vec<(Key, Option<usize>)> {
+        let fed = self.feed.gather(&self.bench.shard.desk, OWN, bytes_max);
+        let bytes = fed.into_iter().map(|(key, fed)| match fed {
+            Fed::Records(read) => (key, Some(read.records.len())),
+            Fed::Parts(..) | Fed::Refused(_) => (key, None),
+        });
+        bytes.collect()
+    }
+
+    /// The pieces that the reader pool has made.
+    fn pieces(&mut self) -> Vec<(Ticket, Piece)> {
+        executed(&self.bench.shard.desk.shared.readers)
+    }
+}
+
+#[test]
+fn records_of_files_come_as_a_piece_and_are_waited_for_until_they_arrive() {
+    let mut leader = Leader::new();
+    let cold = leader.key(COLD);
+    leader.list(COLD, 0, true);
+    assert_eq!(leader.gather(ALL), [], "the disk is asked first");
+    for (ticket, piece) in leader.pieces() {
+        assert!(is_of_feed(ticket));
+        leader.feed.on_piece(ticket.part, piece);
+    }
+    let fed = leader.gather(ALL);
+    assert!(matches!(fed[..], [(key, Some(1..))] if key == cold));
+    // A report that left before they arrived has nothing sent again.
+    leader.list(COLD, 0, false);
+    assert_eq!(leader.gather(ALL), []);
+    leader.list(COLD, 20, false);
+    assert_eq!(leader.gather(ALL), [], "it has all, and was told so");
+}
+
+#[test]
+fn a_piece_for_a_position_that_was_left_is_not_sent() {
+    let mut leader = Leader::new();
+    leader.list(COLD, 7, true);
+    assert_eq!(leader.gather(ALL), []);
+    leader.list(COLD, 3, true);
+    assert_eq!(leader.gather(ALL), [], "the piece of before is on its way");
+    for (ticket, piece) in leader.pieces() {
+        leader.feed.on_piece(ticket.part, piece);
+    }
+    let fed = leader.gather(ALL);
+    let fed = if fed.is_empty() {
+        for (ticket, piece) in leader.pieces() {
+            leader.feed.on_piece(ticket.part, piece);
+        }
+        leader.feed.gather(&leader.bench.shard.desk, OWN, ALL)
+    } else {
+        panic!("{fed:?} is of the position before")
+    };
+    let [(_, Fed::Records(read))] = &fed[..] else {
+        panic!("one partition has records");
+    };
+    let Records::File(slice) = &read.records else {
+        panic!("they are in files");
+    };
+    let bytes = slice.read().expect("the disk works");
+    let mut batches = wire::records::Batch::cut(&bytes, wire::records::Source::Log);
+    let first = batches.next().expect("a batch").expect("it is whole");
+    assert_eq!(first.base_offset(), Offset(3));
+}
+
+#[test]
+fn a_piece_of_one_partition_is_never_that_of_another() {
+    let mut leader = Leader::new();
+    let (cold, hot) = (leader.key(COLD), leader.key(HOT));
+    leader.list(COLD, 0, true);
+    assert_eq!(leader.gather(ALL), []);
+    let inbox = leader.bench.shard.desk.inbox;
+    leader.feed.on_unlisted(cold, (inbox, OWN));
+    leader.list(HOT, 0, true);
+    assert!(matches!(leader.gather(ALL)[..], [(key, Some(1..))] if key == hot));
+    for (ticket, piece) in leader.pieces() {
+        leader.feed.on_piece(ticket.part, piece);
+    }
+    assert_eq!(leader.gather(ALL), [], "nobody follows it any more");
+    assert_eq!(leader.feed.free.len(), 1, "its place is free");
+}
+
+#[test]
+fn what_does_not_fit_beside_others_comes_with_the_next_answer() {
+    let mut leader = Leader::new();
+    leader.bench.create("other", 1);
+    leader.bench.append("other", &[7; 200]);
+    leader.list(HOT, 0, true);
+    leader.list("other", 0, true);
+    let first = leader.gather(150);
+    let second = leader.gather(150);
+    let sent: Vec<usize> = (first.iter().chain(&second))
+        .filter_map(|(_, bytes)| *bytes)
+        .collect();
+    assert_eq!(
+        sent.iter().filter(|bytes| **bytes > 0).count(),
+        2,
+        "{first:?} {second:?}"
+    );
+}
+
+#[test]
+fn a_partition_that_grows_is_looked_at_again() {
+    let mut leader = Leader::new();
+    leader.list(HOT, 1, true);
+    assert!(
+        matches!(leader.gather(ALL)[..], [(_, Some(0))]),
+        "its watermark is news"
+    );
+    assert_eq!(leader.gather(ALL), []);
+    leader.bench.append_undurably(HOT, b"more");
+    let mut woken = Vec::new();
+    leader.bench.shard.desk.shared.dirs()[0].take_woken(&mut woken);
+    let [News::Readable(ticket)] = woken[..] else {
+        panic!("{woken:?}");
+    };
+    assert!(is_of_feed(ticket));
+    leader.feed.on_grown(ticket.part);
+    assert!(
+        matches!(leader.gather(ALL)[..], [(_, Some(1..))]),
+        "synced or not"
+    );
+}
+
+/// A follower that asks for no check of its epoch is refused all the same where this broker does not lead.
+#[test]
+fn a_partition_that_is_led_elsewhere_is_refused() {
+    let mut leader = Leader::new();
+    let hot = leader.key(HOT);
+    let partition = leader.bench.partition(HOT, 0);
+    partition.set_role(LeaderEpoch(9), partition::Role::NotLeading, &mut Vec::new());
+    for epoch in [LeaderEpoch::NONE, LeaderEpoch(8), LeaderEpoch(9)] {
+        leader.list_in(hot, epoch, 1, true);
+        assert_eq!(leader.gather(ALL), [(hot, None)], "in {epoch}");
+    }
+}
