@@ -126,8 +126,9 @@ impl Run {
                     )
                 })
                 .collect();
+            let replicas = super::replicas::describe(&self.cluster);
             self.clients.notes.violation(format!(
-                "not every partition takes records after healing: {}; without a commit: {}",
+                "not every partition takes records after healing: {}; without a commit: {}\n{replicas}",
                 lacking.join(", "),
                 idle.join(", ")
             ));

@@ -16,6 +16,46 @@ use super::cluster::Cluster;
 
 type Place = (Uuid, i32);
 
+/// The partitions with more than one replica as each node has them, for people.
+pub(super) fn describe(cluster: &Cluster) -> String {
+    let mut lines = Vec::new();
+    for node in cluster.nodes() {
+        let host = cluster.node(node);
+        let Some(broker) = host.broker().filter(|_| host.is_running()) else {
+            lines.push(format!("node {} is away", node.0));
+            continue;
+        };
+        let image = broker.image();
+        let fenced = image.brokers().filter(|broker| broker.is_fenced);
+        let fenced: Vec<i32> = fenced.map(|broker| broker.id.0).collect();
+        let office = broker.office();
+        lines.push(format!(
+            "node {}: office {office:?}, fenced {fenced:?}",
+            node.0
+        ));
+        for it in broker.replicas() {
+            let topic = image.topic_by_id(it.topic);
+            let of =
+                topic.and_then(|topic| topic.partitions.get(usize::try_from(it.partition).ok()?));
+            let Some(of) = of.filter(|of| of.replicas.len() > 1) else {
+                continue;
+            };
+            lines.push(format!(
+                "  {}-{}: leader {} in {}, isr {:?}, elr {:?}; leads {:?}, {:?}",
+                it.name,
+                it.partition,
+                of.leader.0,
+                of.leader_epoch.0,
+                of.isr,
+                of.eligible_leaders,
+                it.leads_in,
+                it.bounds
+            ));
+        }
+    }
+    lines.join("\n")
+}
+
 #[derive(Default)]
 pub(super) struct Copies {
     leaders: BTreeMap<(Place, LeaderEpoch), HostId>,
