@@ -90,6 +90,8 @@ struct Part {
 #[derive(Debug)]
 pub struct Puller {
     me: BrokerId,
+    /// The registration that the session is of; -1 before the first.
+    broker_epoch: i64,
     session: Session,
     parts: BTreeMap<Key, Part>,
     changed: BTreeSet<Key>,
@@ -115,6 +117,7 @@ impl Puller {
     pub fn new(me: BrokerId) -> Puller {
         Puller {
             me,
+            broker_epoch: -1,
             session: Session::default(),
             parts: BTreeMap::new(),
             changed: BTreeSet::new(),
@@ -209,7 +212,8 @@ impl Puller {
         first.into_iter().chain(self.rests_until).min()
     }
 
-    /// The next request, if one is to go now.
+    /// The next request, if one is to go now. A broker that has not registered asks for nothing: a leader cannot tell its word from that of
+    /// an earlier life. With each registration the session begins anew, so that all of it is said again (KIP-903).
     pub fn request(
         &mut self,
         broker_epoch: i64,
@@ -219,13 +223,21 @@ impl Puller {
         if self.rests_until.is_some_and(|until| now < until) {
             return None;
         }
+        if broker_epoch < 0 || UNDER_WAY_MAX <= self.under_way.len() {
+            return None;
+        }
         self.rests_until = None;
         self.wake(now);
+        let is_registered_anew = broker_epoch != self.broker_epoch;
+        if is_registered_anew {
+            self.broker_epoch = broker_epoch;
+            self.begin_anew();
+        }
         let has_news = !self.changed.is_empty() || !self.forgotten.is_empty();
         let is_due = match self.under_way.len() {
             0 => has_news || self.parts.values().any(|part| part.rests.is_none()),
             // A session is made by the answer to its first request.
-            count => has_news && count < UNDER_WAY_MAX && self.session.id != 0,
+            _ => is_registered_anew || has_news && self.session.id != 0,
         };
         if !is_due {
             return None;

@@ -30,6 +30,32 @@ pub(super) enum Refused {
     Some,
 }
 
+/// The end of a wish, as one code of the controller has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It was granted, or the partition has changed meanwhile: the metadata show it.
+    Shown,
+    /// The partition is as it was.
+    Refused,
+    /// The same is asked again.
+    InDoubt,
+}
+
+/// As Kafka's leaders take the codes (`Partition.handleAlterPartitionError`).
+fn fate(code: ErrorCode) -> Fate {
+    match code {
+        ErrorCode::IneligibleReplica | ErrorCode::OperationNotAttempted => Fate::Refused,
+        ErrorCode::None
+        | ErrorCode::UnknownTopicId
+        | ErrorCode::UnknownTopicOrPartition
+        | ErrorCode::FencedLeaderEpoch
+        | ErrorCode::InvalidUpdateVersion
+        | ErrorCode::InvalidRequest
+        | ErrorCode::NewLeaderElected => Fate::Shown,
+        _ => Fate::InDoubt,
+    }
+}
+
 #[derive(Default)]
 pub(super) struct IsrWishes {
     /// Not asked for yet, or not answered.
@@ -45,7 +71,7 @@ impl IsrWishes {
         let image = shared.metadata.image();
         let eligible = |broker, epoch: i64| {
             let known = image.broker(broker);
-            known.is_some_and(|known| known.is_active() && (epoch < 0 || epoch == known.epoch))
+            known.is_some_and(|known| known.is_active() && epoch == known.epoch)
         };
         if let Some(wish) = partition.wish_isr(lag_max, eligible) {
             let key = (partition.topic_id, partition.index);
@@ -126,17 +152,40 @@ impl IsrWishes {
             }
         }
         for key in asked {
-            let Some((partition, wish)) = self.wishes.remove(&key) else {
-                continue;
-            };
-            // Behind any other code a change of the metadata is on its way, or this broker does not lead any more.
-            if let Some(Ok(ErrorCode::IneligibleReplica | ErrorCode::OperationNotAttempted)) =
-                codes.get(&key)
-            {
-                partition.on_wish_refused(&wish, news);
-                refused = Refused::Some;
+            let code = codes.get(&key).copied().and_then(Result::ok);
+            match code.map_or(Fate::InDoubt, fate) {
+                Fate::InDoubt => self.rests_until = Some(now.plus(RETRY)),
+                Fate::Shown => drop(self.wishes.remove(&key)),
+                Fate::Refused => {
+                    if let Some((partition, wish)) = self.wishes.remove(&key) {
+                        partition.on_wish_refused(&wish, news);
+                        refused = Refused::Some;
+                    }
+                }
             }
         }
         refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_codes_that_end_a_wish_are_taken_for_its_end() {
+        for (code, expected) in [
+            (ErrorCode::None, Fate::Shown),
+            (ErrorCode::FencedLeaderEpoch, Fate::Shown),
+            (ErrorCode::InvalidUpdateVersion, Fate::Shown),
+            (ErrorCode::NewLeaderElected, Fate::Shown),
+            (ErrorCode::IneligibleReplica, Fate::Refused),
+            (ErrorCode::OperationNotAttempted, Fate::Refused),
+            // A controller that is behind the leader is none any more.
+            (ErrorCode::NotController, Fate::InDoubt),
+            (ErrorCode::UnknownServerError, Fate::InDoubt),
+        ] {
+            assert_eq!(fate(code), expected, "{code}");
+        }
     }
 }

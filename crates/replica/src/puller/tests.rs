@@ -247,3 +247,23 @@ fn partitions_rest_by_themselves_and_no_longer_than_they_are_followed() {
     puller.rest(key(1), None);
     assert_eq!(puller.next_deadline(), None, "it waits for another leader");
 }
+
+#[test]
+fn a_broker_that_registers_says_all_of_it_again() {
+    let mut puller = Puller::new(BrokerId(1));
+    puller.follow(key(0), EPOCH, at(5, 5));
+    let ask = |puller: &mut Puller, epoch| puller.request(epoch, TERMS, seconds(0));
+    assert!(ask(&mut puller, -1).is_none(), "it has not registered");
+    ask(&mut puller, 9).expect("the first");
+    puller.on_answer(answer(vec![]), TERMS, seconds(0));
+    ask(&mut puller, 9).expect("one waits");
+    let anew = ask(&mut puller, 12).expect("another registration");
+    assert_eq!((anew.session_id, anew.replica_state.replica_epoch), (0, 12));
+    assert_eq!(listed(&anew), ["0: 5 5 restart"]);
+    // The answer to the request before makes no session, and means nothing.
+    let late = puller.on_answer(answer(vec![data(0, b"old")]), TERMS, seconds(0));
+    assert_eq!(late, []);
+    assert!(ask(&mut puller, 12).is_none());
+    puller.on_answer(answer(vec![]), TERMS, seconds(0));
+    assert_eq!(ask(&mut puller, 12).expect("one waits").session_id, 77);
+}
