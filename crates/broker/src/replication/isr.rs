@@ -60,8 +60,8 @@ fn fate(code: ErrorCode) -> Fate {
 pub(super) struct IsrWishes {
     /// Not asked for yet, or not answered.
     wishes: BTreeMap<Key, (Arc<Partition>, IsrWish)>,
-    /// In the request under way.
-    asked: Vec<Key>,
+    /// Those in the request under way. A later wish may stand in the place of one of them.
+    asked: BTreeMap<Key, IsrWish>,
     rests_until: Option<Instant>,
 }
 
@@ -121,7 +121,8 @@ impl IsrWishes {
                 }),
             }
         }
-        self.asked = self.wishes.keys().copied().collect();
+        let asked = self.wishes.iter();
+        self.asked = asked.map(|(key, (_, wish))| (*key, wish.clone())).collect();
         Some(AlterPartitionRequest {
             broker_id: shared.config().broker.node_id.0,
             broker_epoch: shared.metadata.broker_epoch(),
@@ -151,7 +152,10 @@ impl IsrWishes {
                 codes.insert(key, ErrorCode::try_from(data.error_code));
             }
         }
-        for key in asked {
+        for (key, asked) in asked {
+            if self.wishes.get(&key).is_none_or(|(_, wish)| *wish != asked) {
+                continue;
+            }
             let code = codes.get(&key).copied().and_then(Result::ok);
             match code.map_or(Fate::InDoubt, fate) {
                 Fate::InDoubt => self.rests_until = Some(now.plus(RETRY)),
