@@ -126,12 +126,12 @@ impl Run {
                     )
                 })
                 .collect();
-            let replicas = super::replicas::describe(&self.cluster);
             self.clients.notes.violation(format!(
-                "not every partition takes records after healing: {}; without a commit: {}\n{replicas}",
+                "not every partition takes records after healing: {}; without a commit: {}",
                 lacking.join(", "),
                 idle.join(", ")
             ));
+            self.describe_replicas();
         }
         self.clients
             .producers

@@ -335,6 +335,14 @@ impl Run {
         are_served && self.cluster.node(node).is_running()
     }
 
+    /// Adds the replicas as they are to what went wrong, while the nodes run that have them.
+    fn describe_replicas(&mut self) {
+        if self.plan.replicas > 1 && !self.clients.notes.violations.is_empty() {
+            let replicas = replicas::describe(&self.cluster);
+            self.clients.notes.violation(replicas);
+        }
+    }
+
     /// Steps until `done`; false when `time` has passed before.
     fn until(&mut self, time: Duration, mut done: impl FnMut(&Run) -> bool) -> bool {
         let limit = self.cluster.now().plus(time);
@@ -379,6 +387,7 @@ impl Run {
             striker.act(self);
             self.step(limit);
         }
+        self.describe_replicas();
         self.counts_struck = self.cluster.home().machine.counts();
         for clients in std::iter::once(&mut self.clients).chain(&mut self.others) {
             clients.turns = clients.producers.iter().map(|it| it.turns).sum();
