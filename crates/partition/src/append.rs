@@ -234,7 +234,7 @@ impl Partition {
         if state.is_deleted {
             return Err(AppendError::Deleted);
         }
-        if !state.progress.is_leading() {
+        if !state.serves_clients() {
             let epoch = state.progress.epoch();
             return Err(AppendError::NotLeader { epoch });
         }

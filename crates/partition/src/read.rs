@@ -179,7 +179,7 @@ impl Partition {
 fn check_epoch(asked: LeaderEpoch, state: &PartitionState) -> Result<(), ReadError> {
     let current = state.progress.epoch();
     if asked == LeaderEpoch::NONE || asked == current {
-        if state.progress.is_leading() {
+        if state.serves_clients() {
             Ok(())
         } else {
             Err(ReadError::NotLeader)

@@ -381,6 +381,51 @@ fn producers_are_those_in_front_of_the_cut() {
     }
 }
 
+/// A retry of a record that was cut off is no repeated one: it would be acknowledged and be nowhere. The states of producers are those
+/// of the log again when its files are cut; who leads before that waits (simulated `replicas`, seed 66).
+#[test]
+fn a_replica_that_was_cut_leads_once_it_knows_its_producers() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 2];
+    let mut rig = follower(&machine);
+    let of_producer = |at: i64| {
+        let (id, epoch) = (ProducerId(7), ProducerEpoch(0));
+        let mut builder = BatchBuilder::new()
+            .base_offset(Offset(at))
+            .leader_epoch(LeaderEpoch(3))
+            .producer(id, epoch, Sequence(at as i32));
+        builder.push(Timestamp(1), None, Some(b"value"), &[]);
+        builder.build()
+    };
+    let sent: Vec<Batch> = (0..6).map(of_producer).collect();
+    follow(&mut rig, &sent, EPOCH).unwrap();
+    commit(&rig);
+    cut(&rig, 3, EPOCH).unwrap();
+    lead(&rig.partitions[0], EPOCH + 1);
+    let retry = |rig: &mut Rig| {
+        let moment = Moment {
+            now: model::Instant(0),
+            wall: Timestamp(1),
+            stamp: &mut rig.stamp,
+        };
+        rig.partitions[0].append(of_producer(3), Acks::None, moment)
+    };
+    assert!(matches!(
+        retry(&mut rig),
+        Err(AppendError::NotLeader { .. })
+    ));
+    let read = rig.partitions[0].read(read_from(Offset(0)));
+    assert!(matches!(read, Err(ReadError::NotLeader)));
+    commit(&rig);
+    rig.work(&machine, SECOND, &mut known);
+    let appended = retry(&mut rig).unwrap();
+    assert_eq!(
+        (appended.base_offset, appended.is_duplicate),
+        (Offset(3), false)
+    );
+    assert!(rig.partitions[0].read(read_from(Offset(0))).is_ok());
+}
+
 fn stored(machine: &Machine) -> Vec<u8> {
     let path = Path::new(DIR).join(checkpoint::FILE_NAME);
     let file = machine.env().disk.open(&path, Open::Read).unwrap();
