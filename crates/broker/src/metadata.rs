@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use meta::decide::assign_dir::assign_dir;
@@ -37,6 +38,8 @@ pub(crate) struct Metadata {
     pub(crate) is_alone: bool,
     /// Clients are served.
     is_serving: AtomicBool,
+    /// When the first were, as an [`Instant`].
+    serving_since: AtomicU64,
     /// Of the registration that the controller knows; -1 before the first.
     broker_epoch: AtomicI64,
     /// This broker may act as a leader before that [`Instant`], and no longer unless it is heard of.
@@ -83,6 +86,7 @@ impl Metadata {
             inbox,
             is_alone,
             is_serving: AtomicBool::new(is_alone),
+            serving_since: AtomicU64::new(0),
             broker_epoch: AtomicI64::new(-1),
             leads_until: AtomicU64::new(0),
         }
@@ -158,7 +162,8 @@ impl Metadata {
         self.is_serving.store(false, Ordering::Release);
     }
 
-    pub(crate) fn set_serving(&self) {
+    pub(crate) fn set_serving(&self, now: Instant) {
+        self.serving_since.store(now.0, Ordering::Release);
         self.is_serving.store(true, Ordering::Release);
     }
 
@@ -203,7 +208,19 @@ impl Metadata {
     }
 }
 
+/// A cluster that has just begun is whole by then, or waits for somebody who is long in coming.
+const GATHERING_MAX: Duration = Duration::from_secs(5);
+
 impl Shared {
+    /// True while a new cluster gathers: topics that come to be by the way would get fewer replicas than they could have, and keep them.
+    pub(crate) fn awaits_brokers(&self) -> bool {
+        let since = Instant(self.metadata.serving_since.load(Ordering::Acquire));
+        let voters = self.config().broker.quorum.voters.len();
+        let image = self.metadata.image();
+        let active_count = image.brokers().filter(|broker| broker.is_active()).count();
+        self.env.clock.now() < since.plus(GATHERING_MAX) && active_count < voters
+    }
+
     /// True while the controller may have made others leaders without this broker's knowledge: it could not reach the controller for
     /// most of its session. Looks at the clock, not at the time of a turn: a process that was stopped goes on in the middle of one.
     pub(crate) fn is_self_fenced(&self) -> bool {

@@ -71,7 +71,8 @@ pub struct Broker {
     pub auto_create_topics: bool,
     pub delete_topics: bool,
     pub partitions_default: i32,
-    pub replication_factor_default: i16,
+    /// `None`: as many as there are brokers, up to a number.
+    pub replication_factor_default: Option<i16>,
 
     pub retention_check_interval: Duration,
     pub producer_id_expiration: Duration,
@@ -255,10 +256,10 @@ impl Broker {
             delete_topics: layers.flag("delete.topic.enable"),
             partitions_default: i32::try_from(layers.number("num.partitions").unwrap_or(1))
                 .unwrap_or(1),
-            replication_factor_default: i16::try_from(
-                layers.number("default.replication.factor").unwrap_or(1),
-            )
-            .unwrap_or(i16::MAX),
+            replication_factor_default: (layers.is_given("default.replication.factor"))
+                .then(|| layers.number("default.replication.factor"))
+                .flatten()
+                .map(|factor| i16::try_from(factor).unwrap_or(i16::MAX)),
             retention_check_interval: millis("log.retention.check.interval.ms"),
             producer_id_expiration: millis("producer.id.expiration.ms"),
             producer_id_expiration_check: millis("producer.id.expiration.check.interval.ms"),

@@ -142,6 +142,11 @@ impl<'a> Placement<'a> {
         }
     }
 
+    /// Brokers that can hold a replica now: fenced ones do not count.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open_count
+    }
+
     /// Replicas of the next partition, the first one leads.
     pub(crate) fn place(&mut self, replicas: i16) -> Result<Vec<BrokerId>, TooFew> {
         let wanted = usize::try_from(replicas).unwrap_or(0);

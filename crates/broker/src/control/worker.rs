@@ -362,7 +362,9 @@ impl QuorumWorker {
         match turn {
             None => {}
             Some(lifecycle::Turn::Serve) => {
-                self.shared.metadata.set_serving();
+                self.shared
+                    .metadata
+                    .set_serving(self.shared.env.clock.now());
                 self.shared.inboxes().wake_shards();
                 tracing::info!(target: env::logs::BROKER, "this broker is part of the cluster and serves clients");
             }

@@ -117,6 +117,9 @@ pub(crate) fn change_first(
     let Some(topics) = wanted(&records) else {
         return again(call, Attempt::Second);
     };
+    if shared.awaits_brokers() {
+        return again(call, Attempt::Overdue);
+    }
     let client = call.asker.peer.ip();
     let framed = wire::frame::encode_request(&topics, CREATE_TOPICS, 0, Some("esker"));
     let framed = framed.and_then(|encoded| encoded.into_bytes());

@@ -273,7 +273,7 @@ fn a_door_without_frames_can_ask_for_everything() {
 
 #[test]
 fn a_topic_gets_the_replicas_that_its_creator_asks_for() {
-    let mut bench = Bench::with(&[("default.replication.factor", "3")]);
+    let mut bench = Bench::new();
     let others = [2, 3].map(|broker_id| {
         let record = wire::metadata::RegisterBrokerRecord {
             broker_id,
@@ -292,7 +292,12 @@ fn a_topic_gets_the_replicas_that_its_creator_asks_for() {
         ..CreatableTopic::default()
     };
     let request = CreateTopicsRequest {
-        topics: vec![topic("three", 3), topic("four", 4), topic("one", 1)],
+        topics: vec![
+            topic("three", 3),
+            topic("four", 4),
+            topic("one", 1),
+            topic("default", -1),
+        ],
         timeout_ms: 1_000,
         ..CreateTopicsRequest::default()
     };
@@ -312,12 +317,17 @@ fn a_topic_gets_the_replicas_that_its_creator_asks_for() {
     let told: Vec<_> = told.collect();
     assert_eq!(
         told,
-        [("three", 0, 3), ("four", refused, -1), ("one", 0, 1)],
+        [
+            ("three", 0, 3),
+            ("four", refused, -1),
+            ("one", 0, 1),
+            ("default", 0, 3)
+        ],
         "there are three brokers"
     );
     let image = bench.shard.desk.shared.metadata.image();
     assert!(image.topic("four").is_none());
-    for (name, factor) in [("three", 3), ("one", 1)] {
+    for (name, factor) in [("three", 3), ("one", 1), ("default", 3)] {
         let topic = image.topic(name).expect("it was created");
         assert_eq!(topic.partitions.len(), 2);
         for partition in &topic.partitions {

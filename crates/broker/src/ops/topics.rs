@@ -31,7 +31,6 @@ pub(crate) fn create(
     let (topics, denied): (Vec<NewTopic>, Vec<NewTopic>) = topics.into_iter().partition(may);
     let (topics, folded) = without_folded(view, topics);
     let mut decision = create_topics::create_topics(view.image, view.broker, &topics, uuids);
-    keep_one_by_default(&topics, &mut decision);
     let folded = folded.into_iter();
     let folded = folded.map(|(name, existing)| {
         let folds = CreateTopicError::Folds {
@@ -58,37 +57,7 @@ pub(crate) fn create_by_the_way(
     };
     let (free, _) = without_folded(view, names.iter().map(topic).collect());
     let free: BTreeSet<&str> = free.iter().map(|topic| topic.name.as_str()).collect();
-    let mut records = create_topics::auto_create(view.image, view.broker, &free, uuids).records;
-    keep_one_replica(records.iter_mut());
-    records
-}
-
-/// Topics whose creators leave the number of replicas to the settings get one.
-fn keep_one_by_default(topics: &[NewTopic], decision: &mut create_topics::CreateTopics) {
-    let mut kept = BTreeSet::new();
-    for (name, answer) in &mut decision.answers {
-        let asked = topics.iter().find(|topic| topic.name == *name);
-        let is_default = asked.is_some_and(|topic| {
-            topic.assignments.is_empty()
-                && i32::from(topic.replication_factor) == create_topics::DEFAULT
-        });
-        if let (true, Ok(created)) = (is_default, answer) {
-            created.replication_factor = 1;
-            kept.insert(created.id);
-        }
-    }
-    let is_kept = |record: &Record| matches!(record, Record::Partition(partition) if kept.contains(&partition.topic_id));
-    keep_one_replica(decision.records.iter_mut().filter(|record| is_kept(record)));
-}
-
-fn keep_one_replica<'a>(records: impl Iterator<Item = &'a mut Record>) {
-    for record in records {
-        if let Record::Partition(partition) = record {
-            partition.replicas.truncate(1);
-            partition.isr.truncate(1);
-            partition.directories.truncate(1);
-        }
-    }
+    create_topics::auto_create(view.image, view.broker, &free, uuids).records
 }
 
 /// Topics whose names no volume confuses with those that exist, and the others, each with the name that is there.

@@ -114,7 +114,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "offsets.topic.compression.codec" Int "0" Between(0, 4) ReadOnly Works
         "codec of what is written to the offsets topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd";
     "offsets.topic.num.partitions" Int "50" AtLeast(1) ReadOnly Works "partitions of the offsets topic";
-    "offsets.topic.replication.factor" Short "3" AtLeast(1) ReadOnly Works "replicas of the offsets topic";
+    "offsets.topic.replication.factor" Short "3" AtLeast(1) ReadOnly Works
+        "replicas of the offsets topic, or as many as there are brokers when it is made";
     "offsets.topic.segment.bytes" Int "104857600" AtLeast(1) ReadOnly Works "segment size of the offsets topic";
     "share.coordinator.append.linger.ms" Int "-1" AtLeast(-1) ReadOnly Accepted
         "time the share coordinator gathers writes; -1 adapts";
@@ -149,7 +150,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "Transaction state is loaded in pieces of 256 KiB, between which clients are served";
     "transaction.state.log.min.isr" Int "2" AtLeast(1) ReadOnly Works "min.insync.replicas of the transaction topic";
     "transaction.state.log.num.partitions" Int "50" AtLeast(1) ReadOnly Works "partitions of the transaction topic";
-    "transaction.state.log.replication.factor" Short "3" AtLeast(1) ReadOnly Works "replicas of the transaction topic";
+    "transaction.state.log.replication.factor" Short "3" AtLeast(1) ReadOnly Works
+        "replicas of the transaction topic, or as many as there are brokers when it is made";
     "transaction.state.log.segment.bytes" Int "104857600" AtLeast(1) ReadOnly Works
         "segment size of the transaction topic";
     "transaction.two.phase.commit.enable" Boolean "false" Any ReadOnly Accepted

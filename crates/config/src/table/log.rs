@@ -10,7 +10,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "compression.type" String "producer" OneOf(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]) ClusterWide Works
         "codec batches are stored in: a codec forces it, producer keeps what came";
     "compression.zstd.level" Int "3" Between(-131072, 22) ClusterWide Works "zstd level the broker compresses with";
-    "default.replication.factor" Int "1" Any ReadOnly Works "replicas of a topic whose creator did not say";
+    "default.replication.factor" Int "1" Any ReadOnly Works
+        "replicas of a topic whose creator did not say; where it is not set, one on each broker, on three at most";
     "delete.topic.enable" Boolean "true" Any ReadOnly Works "topics may be deleted";
     "log.cleaner.backoff.ms" Long "15000" AtLeast(0) ClusterWide Works "pause of a cleaner that found nothing to clean";
     "log.cleaner.dedupe.buffer.size" Long "134217728" Any ClusterWide Works

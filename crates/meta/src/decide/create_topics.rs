@@ -163,7 +163,7 @@ pub fn auto_create(
 
 /// The topic that is made when a request names no settings.
 fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
-    let usable = image.brokers().filter(|broker| broker.is_active()).count();
+    let usable = Placement::new(image).open_count();
     let internal = |prefix: &str, short: &str| {
         let number = |what: String| broker.number(&what).unwrap_or(1);
         let factor = number(format!("{prefix}.replication.factor"))
@@ -235,6 +235,14 @@ fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
             ..NewTopic::default()
         },
     }
+}
+
+/// Where the settings do not say either, three copies survive one loss while another broker is restarted.
+const FACTOR_MAX: usize = 3;
+
+fn default_factor(broker: &Broker, open_count: usize) -> i16 {
+    let by_brokers = i16::try_from(open_count.clamp(1, FACTOR_MAX)).unwrap_or(1);
+    broker.replication_factor_default.unwrap_or(by_brokers)
 }
 
 fn asked(topic: &NewTopic, broker: &Broker) -> usize {
@@ -345,7 +353,7 @@ impl Maker<'_, '_> {
             count => count,
         };
         let factor = match i32::from(topic.replication_factor) {
-            DEFAULT => self.broker.replication_factor_default,
+            DEFAULT => default_factor(self.broker, self.placement.open_count()),
             _ => topic.replication_factor,
         };
         if factor <= 0 {

@@ -7,7 +7,8 @@ use meta::decide::create_partitions::{Growth, create_partitions};
 use meta::decide::create_topics::{CreateTopicError, NewTopic, auto_create, create_topics};
 use meta::decide::delete_topics::{DeleteTopicError, Target, delete_topics};
 use meta::decide::producer_ids::allocate_producer_ids;
-use meta::{Candidate, Image, Resource};
+use meta::{Candidate, Image, Record, Resource};
+use wire::metadata::BrokerRegistrationChangeRecord;
 
 use crate::{broker, image, replay, step, uuids};
 
@@ -267,7 +268,11 @@ fn a_cordoned_directory_gets_nothing_new() {
 fn where_all_directories_are_cordoned_nothing_new_is_made_in_the_words_of_kafka() {
     let mut image = image(2);
     step(&mut image, |image| {
-        create_topics(image, &broker(""), &[topic("old")], &mut uuids()).records
+        let old = NewTopic {
+            replication_factor: 1,
+            ..topic("old")
+        };
+        create_topics(image, &broker(""), &[old], &mut uuids()).records
     });
     for (cordoned, wanted, words) in [
         (
@@ -349,6 +354,64 @@ fn what_is_missing_is_created_when_asked_for() {
         auto_create(&image, &broker, &names, &mut uuids()).records,
         []
     );
+}
+
+/// Replicas of the first partition of each topic that comes to be where a request names none.
+fn factors(image: &Image, settings: &str) -> [Option<usize>; 3] {
+    let names = ["new", "__consumer_offsets", "__transaction_state"];
+    let broker = broker(settings);
+    let all = BTreeSet::from(names);
+    let implied = auto_create(image, &broker, &all, &mut uuids()).records;
+    let asked = create_topics(image, &broker, &[topic("asked")], &mut uuids()).records;
+    let after = |records: &[Record]| {
+        let mut image = image.clone();
+        replay(&mut image, records);
+        image
+    };
+    let of = |image: &Image, name| Some(image.topic(name)?.partitions.first()?.replicas.len());
+    let made = after(&implied);
+    assert_eq!(of(&after(&asked), "asked"), of(&made, names[0]));
+    names.map(|name| of(&made, name))
+}
+
+#[test]
+fn topics_have_a_replica_on_each_broker_that_is_there_and_on_three_at_most() {
+    let few =
+        "num.partitions=2\noffsets.topic.num.partitions=2\ntransaction.state.log.num.partitions=2";
+    for (brokers, each) in [(1, 1), (2, 2), (3, 3), (4, 3)] {
+        assert_eq!(factors(&image(brokers), few), [Some(each); 3]);
+    }
+    let mut one_is_fenced = image(3);
+    step(&mut one_is_fenced, |image| {
+        let third = image.broker(BrokerId(3)).expect("registered");
+        let change = BrokerRegistrationChangeRecord {
+            broker_id: third.id.0,
+            broker_epoch: third.epoch,
+            fenced: 1,
+            ..BrokerRegistrationChangeRecord::default()
+        };
+        vec![Record::BrokerRegistrationChange(change)]
+    });
+    assert_eq!(factors(&one_is_fenced, few), [Some(2); 3]);
+}
+
+#[test]
+fn a_number_of_replicas_that_is_set_is_the_one_of_its_topics_alone() {
+    let of = |name: &str, factor: i32| {
+        format!(
+            "offsets.topic.num.partitions=2\ntransaction.state.log.num.partitions=2\n{name}.replication.factor={factor}"
+        )
+    };
+    let three = image(3);
+    for (text, want) in [
+        (of("default", 1), [Some(1), Some(3), Some(3)]),
+        (of("default", 2), [Some(2), Some(3), Some(3)]),
+        (of("offsets.topic", 2), [Some(3), Some(2), Some(3)]),
+        (of("transaction.state.log", 1), [Some(3), Some(3), Some(1)]),
+        (of("offsets.topic", 5), [Some(3); 3]),
+    ] {
+        assert_eq!(factors(&three, &text), want, "{text}");
+    }
 }
 
 pub(crate) fn with_topic(partitions: i32) -> Image {

@@ -215,7 +215,7 @@ fn nothing_is_coordinated_before_the_controller_counts_this_broker_in() {
     pair.run();
     for at in [FIRST, SECOND] {
         assert_eq!(count(&pair, at), 0);
-        shared(&pair, at).metadata.set_serving();
+        shared(&pair, at).metadata.set_serving(model::Instant(0));
     }
     pair.run();
     assert_eq!([FIRST, SECOND].map(|at| count(&pair, at)), [1, 1]);

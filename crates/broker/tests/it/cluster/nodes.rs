@@ -24,14 +24,22 @@ pub(super) const ALL: [Node; 3] = [1, 2, 3];
 pub(super) struct Nodes {
     machines: Machines,
     brokers: [Option<Broker>; 3],
+    /// Of each node, over those that every test has.
+    given: &'static [(&'static str, &'static str)],
 }
 
 impl Nodes {
     /// Starts all of them and waits until each counts three.
     pub(super) fn start(seed: u64) -> Nodes {
+        Nodes::start_with(seed, &[])
+    }
+
+    /// Likewise, with settings of the test.
+    pub(super) fn start_with(seed: u64, given: &'static [(&'static str, &'static str)]) -> Nodes {
         let mut nodes = Nodes {
             machines: Machines::new(seed, 3, &Faults::default()),
             brokers: [None, None, None],
+            given,
         };
         ALL.into_iter().for_each(|node| nodes.start_one(node));
         for node in ALL {
@@ -56,7 +64,9 @@ impl Nodes {
             ("esker.journal.bytes", "2097152".to_owned()),
         ];
         let mut settings = config::Settings::default();
-        for (name, value) in pairs {
+        let given = self.given.iter();
+        let given = given.map(|(name, value)| (*name, (*value).to_owned()));
+        for (name, value) in pairs.into_iter().chain(given) {
             settings.put(name, &value).expect("a known setting");
         }
         let machine = config::Machine {

@@ -260,9 +260,12 @@ fn a_transaction_over_three_brokers_ends_in_all_of_them() {
     assert_eq!(offset, 5);
 }
 
+/// No other node takes over from a coordinator that dies.
+const COORDINATOR_STAYS: (&str, &str) = ("transaction.state.log.replication.factor", "1");
+
 #[test]
 fn a_transaction_ends_when_a_broker_that_died_in_it_is_back() {
-    let mut nodes = Nodes::start(3);
+    let mut nodes = Nodes::start_with(3, &[COORDINATOR_STAYS]);
     create(&nodes, 1);
     let places = places(&nodes);
     let (lost, index) = places[2];
@@ -317,7 +320,7 @@ fn a_transaction_ends_when_a_broker_that_died_in_it_is_back() {
 /// The topic is younger than that of the transactions: a coordinator that comes back could know the one and not yet the other.
 #[test]
 fn a_coordinator_that_comes_back_leaves_no_partition_open_that_its_first_metadata_do_not_name() {
-    let mut nodes = Nodes::start(4);
+    let mut nodes = Nodes::start_with(4, &[COORDINATOR_STAYS]);
     let (id, coordinator) = id_of(&nodes, |_| true);
     create(&nodes, 1);
     let places = places(&nodes).map(|(leader, index)| (leader, index));
