@@ -41,7 +41,7 @@ pub enum State {
 pub struct Step {
     pub from: State,
     pub to: State,
-    /// The broker has applied its own registration.
+    /// True if the broker has applied its own registration, and its fencing if it was fenced since.
     pub is_caught_up: bool,
 }
 
@@ -56,8 +56,8 @@ pub enum HeartbeatError {
 #[derive(Clone, Copy, Debug)]
 struct Session {
     epoch: i64,
-    /// The offset of its registration.
-    registered_at: Offset,
+    /// The broker counts once it has applied so much: its registration, or that it was fenced, and who leads in its place.
+    counts_from: Offset,
     /// `None`: it was never heard of, or its session has ended.
     heard: Option<Instant>,
     is_fenced: bool,
@@ -76,9 +76,14 @@ impl Sessions {
     /// The controller has just become the active one. Brokers that are not fenced have a whole session to be heard of.
     #[must_use]
     pub fn new(image: &Image, timeout: Duration, now: Instant) -> Sessions {
+        let last = Offset(image.end().saturating_sub(1));
         let session = |broker: &crate::Registration| Session {
             epoch: broker.epoch,
-            registered_at: Offset(broker.epoch),
+            counts_from: if broker.is_fenced {
+                last
+            } else {
+                Offset(broker.epoch)
+            },
             heard: (!broker.is_fenced).then_some(now),
             is_fenced: broker.is_fenced,
             metadata_offset: -1,
@@ -109,7 +114,7 @@ impl Sessions {
         let known = known.filter(|session| session.epoch == epoch);
         let session = Session {
             epoch,
-            registered_at: at,
+            counts_from: at,
             heard: known.and_then(|session| session.heard),
             is_fenced,
             metadata_offset: -1,
@@ -142,7 +147,7 @@ impl Sessions {
         let Some(session) = self.brokers.get_mut(&heartbeat.broker) else {
             return Err(HeartbeatError::NotRegistered(heartbeat.broker));
         };
-        let is_caught_up = session.registered_at.0 <= heartbeat.metadata_offset;
+        let is_caught_up = session.counts_from.0 <= heartbeat.metadata_offset;
         let from = match session {
             Session {
                 shut_down_at: Some(_),
@@ -193,6 +198,13 @@ impl Sessions {
             && !session.is_fenced
         {
             session.shut_down_at.get_or_insert(last);
+        }
+    }
+
+    /// The last of the records that fence a broker is at `last`: one that has not applied them would still act as a leader.
+    pub fn on_fencing_written(&mut self, broker: BrokerId, last: Offset) {
+        if let Some(session) = self.brokers.get_mut(&broker) {
+            session.counts_from = session.counts_from.max(last);
         }
     }
 

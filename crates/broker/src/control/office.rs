@@ -155,6 +155,10 @@ impl Shared {
             if let Err(code) = plan.write(self, &records, &mut aftermath) {
                 tracing::error!(target: env::logs::METADATA, broker = broker.0, "cannot write that it is fenced: {code:?}");
             }
+            let last = Offset(plan.image.end().saturating_sub(1));
+            if let Some(office) = plan.office.as_mut() {
+                office.sessions.on_fencing_written(broker, last);
+            }
         }
         drop(plan);
         self.conclude(aftermath);

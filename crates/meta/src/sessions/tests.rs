@@ -112,6 +112,37 @@ fn a_silent_broker_is_fenced_when_its_session_ends_and_only_once() {
 }
 
 #[test]
+fn a_broker_that_was_fenced_counts_again_once_it_has_applied_that() {
+    let mut sessions = Sessions::new(&image(&[(1, false)]), SESSION, at(0));
+    assert_eq!(sessions.on_tick(at(9)), [BrokerId(1)]);
+    sessions.on_fencing_written(BrokerId(1), Offset(30));
+    let behind = states(&mut sessions, &beat(1, 29), false);
+    assert_eq!(behind, (State::Fenced, State::Fenced));
+    let knows = states(&mut sessions, &beat(1, 30), false);
+    assert_eq!(knows, (State::Fenced, State::Unfenced));
+
+    let mut image = image(&[(1, true)]);
+    let later: Record = RegisterBrokerRecord {
+        broker_id: 2,
+        broker_epoch: 1,
+        ..RegisterBrokerRecord::default()
+    }
+    .into();
+    image
+        .replay(image.next_place(), &[later])
+        .expect("registers");
+    let mut next_controller = Sessions::new(&image, SESSION, at(0));
+    let behind = states(&mut next_controller, &beat(1, 0), false);
+    assert_eq!(
+        behind,
+        (State::Fenced, State::Fenced),
+        "it was fenced somewhere before 2"
+    );
+    let knows = states(&mut next_controller, &beat(1, 1), false);
+    assert_eq!(knows, (State::Fenced, State::Unfenced));
+}
+
+#[test]
 fn a_dead_process_is_fenced_at_once_unless_it_has_registered_anew_or_was_heard_of_since() {
     let mut sessions = Sessions::new(&image(&[(1, false), (2, false)]), SESSION, at(0));
     assert!(!sessions.on_dead(BrokerId(2), 7, at(1)));
