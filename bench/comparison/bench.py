@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import build, machine
+from .clusters import new_cluster
 from .machine import Reading
 from .processes import Processes, children_cpu, fifo_allowed, parse, raise_file_limit
 from .servers import Esker, Kafka, ServerFailed
@@ -29,6 +30,7 @@ class Side:
     kind: str
     topic: dict = field(default_factory=dict, hash=False)
     about: str = ""
+    nodes: int = 1
 
 
 SIDES = {s.name: s for s in (
@@ -37,6 +39,9 @@ SIDES = {s.name: s for s in (
     Side("esker-before", "before", {}, "another build of Esker, named by --before: does a change cost anything"),
     Side("kafka", "kafka", {}, "as shipped: not synced"),
     Side("kafka-sync", "kafka", {"flush.messages": "1"}, "flush.messages=1: every append synced"),
+    Side("esker-3", "esker", {}, "three nodes, three replicas of each partition, each synced", 3),
+    Side("kafka-3", "kafka", {}, "three brokers, three replicas, not synced", 3),
+    Side("kafka-3-sync", "kafka", {"flush.messages": "1"}, "three brokers, three replicas, every append synced", 3),
 )}
 MACHINE = Side("machine", "machine", {}, "the machine itself, no broker")
 
@@ -81,27 +86,34 @@ class Bench:
                 say(f"without {kind}: {why}")
         return [SIDES[n] for n in names if SIDES[n].kind in self.found]
 
-    def new_server(self, kind, slow_us=0, settings=None):
+    def _node(self, kind, directory, slow_us, settings):
+        if kind in ("esker", "before"):
+            return Esker(directory, self.processes, self.found[kind], self.options.esker_args, slow_us, settings)
+        return Kafka(directory, self.processes, self.found[kind], slow_us, settings)
+
+    def new_server(self, kind, slow_us=0, settings=None, nodes=1):
         """A server with fresh data and settings of its own, prepared and not started."""
         self.started += 1
         directory = self.work / f"{kind}-{self.started}"
-        if kind in ("esker", "before"):
-            server = Esker(directory, self.processes, self.found[kind], self.options.esker_args, slow_us, settings)
+        if nodes > 1:
+            def new_node(number):
+                return self._node(kind, directory / str(number), slow_us, settings)
+            server = new_cluster(kind, directory, new_node, nodes)
         else:
-            server = Kafka(directory, self.processes, self.found[kind], slow_us, settings)
+            server = self._node(kind, directory, slow_us, settings)
         self.all_servers.append(server)
         server.prepare()
         return server
 
     def server(self, side, slow_us=0):
         """The running server of a side, started when there is none."""
-        key = (side.kind, slow_us)
+        key = (side.kind, slow_us, side.nodes)
         server = self.servers.get(key)
         if server is None or not server.alive():
             if server is not None:
                 say(f"{side.kind} died: {server.last_words()}")
                 self.discard(server)
-            server = self.new_server(side.kind, slow_us)
+            server = self.new_server(side.kind, slow_us, nodes=side.nodes)
             self.servers[key] = server
             server.start()
         return server
@@ -152,8 +164,8 @@ class Bench:
         self.topics += 1
         name = f"bench-{self.topics}"
         with server.connection() as connection:
-            connection.create_topic(name, partitions, {**side.topic, **(config or {})})
-            connection.wait_for_leaders(name, partitions, 60)
+            connection.create_topic(name, partitions, {**side.topic, **(config or {})}, server.replicas)
+        server.wait_for_topic(name, partitions)
         return name
 
     def drop_topic(self, server, name):
@@ -175,7 +187,7 @@ class Bench:
     def meter(self, server):
         """Reads the counters around a load; call what it gives, with the records, afterwards."""
         def read():
-            return Reading(server.pid, self.device, time.monotonic(), children_cpu())
+            return Reading(server.pids, self.device, time.monotonic(), children_cpu())
         before = read()
         taken = []
 
@@ -214,7 +226,7 @@ class Bench:
 
     def raw(self, load, server, topic, **options):
         """The command of the client without a library."""
-        return [build.raw_client(), load, f"port={server.port}", f"topic={topic}", *(f"{k}={v}" for k, v in options.items())]
+        return [build.raw_client(), load, f"port={server.port_of(topic)}", f"topic={topic}", *(f"{k}={v}" for k, v in options.items())]
 
     def bare(self, load, slow_us=0, **options):
         """The command of the same client beside a server that only writes, syncs and answers."""

@@ -121,13 +121,13 @@ def facts(work_dir):
 class Reading:
     """The counters at one moment, for one server; `since` gives what happened from another to this."""
 
-    def __init__(self, pid, device, clock, children_cpu):
-        self.pid, self.device, self.clock = pid, device, clock
-        self.broker = cpu_seconds(pid)
+    def __init__(self, pids, device, clock, children_cpu):
+        self.device, self.clock = device, clock
+        self.broker = sum(map(cpu_seconds, pids))
         self.busy = busy_seconds()
         self.clients = children_cpu
         self.written, self.flushes = device_counts(device)
-        self.rss = rss_mib(pid)
+        self.rss = sum(map(rss_mib, pids))
 
     def since(self, then, records):
         secs = max(self.clock - then.clock, 1e-9)

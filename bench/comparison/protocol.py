@@ -114,9 +114,9 @@ class Connection:
             raise ConnectionError("a reply to another request")
         return reply
 
-    def create_topic(self, name, partitions, config):
+    def create_topic(self, name, partitions, config, replicas=1):
         settings = [text(k) + text(str(v)) for k, v in config.items()]
-        topic = text(name) + struct.pack(">ih", partitions, 1) + array([]) + array(settings)
+        topic = text(name) + struct.pack(">ih", partitions, replicas) + array([]) + array(settings)
         reply = self.ask(CREATE_TOPICS, array([topic]) + struct.pack(">ib", 60000, 0))
         reply.take("i")
         for _, code, message in reply.many(lambda: (reply.text(), reply.take("h"), reply.text())):
@@ -146,6 +146,10 @@ class Connection:
 
     def led_partitions(self, name):
         """Number of partitions of a topic that have a leader."""
+        return sum(1 for leader, _ in self.describe(name)[1] if leader >= 0)
+
+    def describe(self, name):
+        """The ports of the brokers by their ids, and the leader and the in-sync replicas of each partition of a topic."""
         reply = self.ask(METADATA, array([text(name)]) + b"\0")  # and do not create it
         reply.take("i")
 
@@ -153,16 +157,18 @@ class Connection:
             return reply.many(lambda: reply.take("i"))
 
         def partition():
-            code, _index, leader = reply.take("hii")
-            int32s(), int32s()
-            return code == 0 and leader >= 0
-        reply.many(lambda: (reply.take("i"), reply.text(), reply.take("i"), reply.text()))
+            code, index, leader = reply.take("hii")
+            int32s()
+            in_sync = int32s()
+            return index, (leader if code == 0 else -1, in_sync)
+        ports = {node: port for node, _, port, _ in
+                 reply.many(lambda: (reply.take("i"), reply.text(), reply.take("i"), reply.text()))}
         reply.text(), reply.take("i")
-        led = 0
+        partitions = {}
         for _ in range(reply.take("i")):
             reply.take("h"), reply.text(), reply.take("b")
-            led += sum(reply.many(partition))
-        return led
+            partitions.update(reply.many(partition))
+        return ports, [partitions[index] for index in sorted(partitions)]
 
     def wait_for_leaders(self, name, partitions, timeout, pause=0.02):
         """Waits until every partition has a leader, and the leader serves it."""

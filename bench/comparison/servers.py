@@ -32,6 +32,7 @@ class Server:
     """One broker process and what outlives it: its data."""
 
     kind = ""
+    replicas = 1
 
     def __init__(self, directory, processes, slow_us=0, settings=None):
         self.directory = Path(directory)
@@ -57,6 +58,18 @@ class Server:
     @property
     def pid(self):
         return self.process.pid if self.process else 0
+
+    @property
+    def pids(self):
+        return [self.pid]
+
+    def port_of(self, topic):
+        """The port of the leader of partition 0."""
+        return self.port
+
+    def wait_for_topic(self, name, partitions, timeout=60):
+        with self.connection() as connection:
+            connection.wait_for_leaders(name, partitions, timeout)
 
     @property
     def data(self):

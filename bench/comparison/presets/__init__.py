@@ -1,5 +1,6 @@
 """All presets by name, in the order in which they run."""
 from .appends import AppendersOverConnections, AppendersRaw, AppendersSlowSync
+from .cluster import FailOver, ReplicatedAppenders, ReplicatedAppendersSlowSync, ReplicatedEndToEnd, ReplicatedProducer, ReplicatedProducers
 from .compaction import Compaction
 from .connections import IdleConnections
 from .consume import ConsumerOfSmallBatches, OneConsumer, ProducerAndConsumer, Sink, ThreeConsumers
@@ -16,5 +17,6 @@ PRESETS = {p.name: p for p in (
     SmallBatches, ConsumerOfSmallBatches, SizesOfFetch, StockConsumers, NextFetchUnderWay, LargeReply, AppendersOverConnections, AppendersRaw, AppendersSlowSync, Sink,
     ColdReaderBesideProducer, DirtyPartitions, ManyPartitionsStart, Startup,
     Transactions, CommittedReads, StreamsWordCount, OffsetCommits, RawOffsetCommits, JoinAtOnce, RollingRestart, IdleConnections, Compaction,
+    ReplicatedProducer, ReplicatedProducers, ReplicatedEndToEnd, ReplicatedAppenders, ReplicatedAppendersSlowSync, FailOver,
 )}
 ALIASES = {"n37": "n36", "a24-franz": "a24"}
