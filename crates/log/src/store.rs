@@ -7,6 +7,7 @@
 //! and after a failed write refuses all further ones: nothing is known about the file then. A write that a full disk refused
 //! is no such failure: `log_end` shows what went before, and the rest may come again.
 
+mod aside;
 mod copy;
 mod epochs;
 mod mend;

@@ -15,7 +15,7 @@ use crate::cuts::FileCut;
 use crate::dir::queue::{Push, Slot};
 use crate::life::Life;
 use crate::news::News;
-use crate::partition::{Partition, PartitionState};
+use crate::partition::{Hole, Partition, PartitionState};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CutError {
@@ -28,6 +28,9 @@ pub enum CutError {
     /// The partition is on its way to another directory; it may be tried again.
     #[error("partition is moving to another log directory")]
     Moving,
+    /// Files are not as far as the log; it may be tried again.
+    #[error("segment files are still written")]
+    Writing,
     /// Nobody may ask for this: one of the two logs is not what it was.
     #[error("a cut to {to} would take records that are committed, below {committed}")]
     BelowCommitted { to: Offset, committed: Offset },
@@ -82,6 +85,39 @@ impl Partition {
         Ok(life)
     }
 
+    /// Cuts the log of a follower at the first offset that it lost, if it lost any, though what is behind was committed: other replicas have
+    /// it, and this one is not in sync. A copy of the files behind the cut stays beside the partition, under a name that no start
+    /// takes for that of a partition. Returns where the log ends now.
+    pub fn cut_lost(self: &Arc<Self>, epoch: LeaderEpoch) -> Result<Option<Offset>, CutError> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let points = state.progress.points();
+        let Some(lost) = state.first_hole() else {
+            return Ok(None);
+        };
+        self.check_cut(state, points.end)?;
+        // The copy is of files.
+        if state.tail.written() < points.committed {
+            return Err(CutError::Writing);
+        }
+        let to = state.tail.cut_place(lost.from.max(points.start));
+        let to = to.max(points.start);
+        let life = state.progress.on_lost(to);
+        state.forget_unwritten(|tail| tail.cut(to));
+        state.are_epochs_changed |= state.epochs.truncate_from_end(to);
+        state.aborted.retain(|txn| txn.last_offset < to);
+        // Holes stay until the files are cut: a start in between has to know that it lost something.
+        let has_producers =
+            !state.producers.is_empty() || state.producers.first_unstable().is_some();
+        if !has_producers {
+            state.producers = ProducerStates::new(to);
+        }
+        state.cuts.await_producers(has_producers);
+        state.cuts.push(life, FileCut::Lost(to));
+        self.push_cut(state, to, life, What::Cut { to, epoch });
+        Ok(Some(to))
+    }
+
     /// Drops the whole log and begins it anew: a replica that is behind its leader's log start, with a snapshot of what it lacks.
     pub fn restart(self: &Arc<Self>, restart: Restart) -> Result<Life, CutError> {
         let Restart {
@@ -129,6 +165,8 @@ impl Partition {
             Err(CutError::Leading)
         } else if state.is_moving || state.pause.is_some() {
             Err(CutError::Moving)
+        } else if state.cuts.keep_what_is_lost() {
+            Err(CutError::Writing)
         } else if to < committed {
             Err(CutError::BelowCommitted { to, committed })
         } else {
@@ -203,8 +241,16 @@ impl PartitionState {
         self.home.dir.backlog.remove(bytes);
     }
 
+    /// The first loss that the log spans, unless the files are being cut there.
+    pub(crate) fn first_hole(&self) -> Option<Hole> {
+        let start = self.progress.points().start;
+        let spanned = self.holes.iter().filter(|hole| start < hole.to);
+        let first = spanned.min_by_key(|hole| hole.from).copied();
+        first.filter(|_| !self.cuts.keep_what_is_lost())
+    }
+
     /// Lost offsets behind the end are nobody's loss.
-    fn cut_holes(&mut self, to: Offset) {
+    pub(crate) fn cut_holes(&mut self, to: Offset) {
         self.holes.retain(|hole| hole.from < to);
         for hole in &mut self.holes {
             hole.to = hole.to.min(to);

@@ -24,6 +24,8 @@ pub(crate) struct Marks {
 pub(crate) enum FileCut {
     /// They end here.
     To(Offset),
+    /// They end here, and a copy of what is behind stays for an operator: something in front of it is lost.
+    Lost(Offset),
     /// They begin anew here.
     Restart { at: Offset },
 }
@@ -32,7 +34,7 @@ impl FileCut {
     /// First offset whose bytes in the files do not count any more.
     fn keeps_below(self) -> Offset {
         match self {
-            FileCut::To(to) => to,
+            FileCut::To(to) | FileCut::Lost(to) => to,
             FileCut::Restart { .. } => Offset::ZERO,
         }
     }
@@ -41,8 +43,11 @@ impl FileCut {
     fn then(self, later: FileCut) -> FileCut {
         match (self, later) {
             (FileCut::To(to), FileCut::To(later)) => FileCut::To(to.min(later)),
+            (FileCut::To(to), FileCut::Lost(later)) => FileCut::Lost(to.min(later)),
             // Nothing that the later cut is of has reached the files.
-            (FileCut::Restart { .. }, FileCut::To(_)) => self,
+            (FileCut::Restart { .. }, FileCut::To(_) | FileCut::Lost(_)) => self,
+            // Others wait for it, so that what is kept is what was lost.
+            (FileCut::Lost(to), _) => FileCut::Lost(to),
             (_, FileCut::Restart { .. }) => later,
         }
     }
@@ -95,6 +100,12 @@ impl Cuts {
 
     pub(crate) fn durable(&self) -> Life {
         self.durable
+    }
+
+    /// What is behind a loss is not copied yet: nothing is appended or cut meanwhile.
+    pub(crate) fn keep_what_is_lost(&self) -> bool {
+        let pending = self.pending.iter().map(|(_, cut)| cut);
+        (pending.chain(&self.due)).any(|cut| matches!(cut, FileCut::Lost(_)))
     }
 
     /// Some are not durable yet.
@@ -150,6 +161,23 @@ mod tests {
         assert!(!cuts.on_done(FileCut::To(Offset(80))));
         assert!(cuts.on_done(FileCut::To(Offset(60))));
         assert_eq!((cuts.files_end(), cuts.durable()), (None, Life(2)));
+    }
+
+    #[test]
+    fn a_loss_is_kept_before_anything_else_is_cut() {
+        let mut cuts = Cuts::default();
+        cuts.push(Life(1), FileCut::To(Offset(80)));
+        cuts.push(Life(2), FileCut::Lost(Offset(60)));
+        assert!(cuts.keep_what_is_lost());
+        cuts.on_durable(Life(2));
+        let lost = FileCut::Lost(Offset(60));
+        assert_eq!(
+            (cuts.due(), cuts.files_end()),
+            (Some(lost), Some(Offset(60)))
+        );
+        assert!(cuts.keep_what_is_lost());
+        assert!(cuts.on_done(lost));
+        assert!(!cuts.keep_what_is_lost());
     }
 
     #[test]

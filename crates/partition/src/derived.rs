@@ -57,7 +57,7 @@ impl Derived {
             error,
         };
         let (to, is_useless): (_, fn(Offset, Offset) -> bool) = match cut {
-            FileCut::To(to) => (to, |taken, to| to < taken),
+            FileCut::To(to) | FileCut::Lost(to) => (to, |taken, to| to < taken),
             FileCut::Restart { at } => (at, |_, _| true),
         };
         let useless: Vec<Offset> = (self.snapshots.iter().copied())
@@ -67,9 +67,9 @@ impl Derived {
         self.snapshots.retain(|taken| !is_useless(*taken, to));
         let has_any = !self.producers.is_empty() || self.producers.first_unstable().is_some();
         self.producers = match cut {
-            FileCut::To(to) if has_any => producer::rebuild(disk, store, to)
+            FileCut::To(to) | FileCut::Lost(to) if has_any => producer::rebuild(disk, store, to)
                 .map_err(|error| at(io::Error::other(error.to_string())))?,
-            FileCut::To(_) | FileCut::Restart { .. } => ProducerStates::new(to),
+            FileCut::To(_) | FileCut::Lost(_) | FileCut::Restart { .. } => ProducerStates::new(to),
         };
         self.producers.on_high_watermark(to);
         self.are_epochs_stored = false;

@@ -44,6 +44,9 @@ pub enum FollowError {
     /// A cut is on its way to the files, and with it the states of producers: ask again when it is there.
     #[error("the log is being cut")]
     Cutting,
+    /// Records are lost here that the leader has: the log is to be cut in front of them first.
+    #[error("records at {from} are lost here")]
+    Lost { from: Offset },
     /// The peer's batches do not continue this log.
     #[error("a batch at {got}, the log ends at {end}")]
     Gap { got: Offset, end: Offset },
@@ -212,8 +215,10 @@ impl Partition {
             Err(FollowError::Storage { full: false })
         } else if state.home.dir.is_full() && !state.config.may_use_reserve {
             Err(FollowError::Storage { full: true })
-        } else if state.cuts.awaits_producers() {
+        } else if state.cuts.awaits_producers() || state.cuts.keep_what_is_lost() {
             Err(FollowError::Cutting)
+        } else if let Some(hole) = state.first_hole().filter(|_| !state.progress.is_elected()) {
+            Err(FollowError::Lost { from: hole.from })
         } else {
             Ok(())
         }

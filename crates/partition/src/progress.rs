@@ -196,7 +196,7 @@ impl Progress {
         self.life
     }
 
-    /// The only place where an offset changes, but for a cut and a restart.
+    /// The only place where an offset changes, but for a cut, a loss and a restart.
     fn set(&mut self, next: Points) {
         let now = self.points;
         assert!(
@@ -228,6 +228,21 @@ impl Progress {
             durable,
             end,
             ..points
+        });
+        self.begin_life()
+    }
+
+    /// Records at and behind `to` are lost here, committed ones too: the log ends there in the life that is returned, and others have them.
+    pub(crate) fn on_lost(&mut self, to: Offset) -> Life {
+        assert!(!self.is_leading(), "a leader gives up nothing");
+        let points = self.points;
+        assert!(points.start <= to, "{points:?} cut to {to}");
+        self.told = self.told.min(to);
+        self.place(Points {
+            start: points.start,
+            committed: points.committed.min(to),
+            durable: points.durable.min(to),
+            end: to,
         });
         self.begin_life()
     }

@@ -130,6 +130,7 @@ fn open(
             topic: format!("t{}", id.0[0] - 1).into(),
             epoch: LeaderEpoch(0),
             config: Arc::clone(config),
+            has_others: false,
         })
     };
     let residents = recovery
@@ -190,6 +191,7 @@ pub(crate) fn open_other(rig: &Rig, bell: Arc<dyn Bell>, is_home: bool) -> Arc<R
             topic: "t0".into(),
             epoch: LeaderEpoch(0),
             config: Arc::clone(&rig.config),
+            has_others: false,
         })
     };
     recovery

@@ -217,8 +217,30 @@ impl ReplicaWorker {
             seen: at.synced,
             is_watched: false,
         };
+        let has_lost = followed.partition.has_holes();
         self.followed.insert(key, followed);
         self.watch(key);
+        if has_lost {
+            self.cut_lost(key);
+        }
+    }
+
+    /// Records are lost here: what the leader has from there on is fetched again.
+    fn cut_lost(&mut self, key: Key) {
+        let Some(epoch) = self.followed.get(&key).map(|followed| followed.epoch) else {
+            return;
+        };
+        self.cut(key, |partition| {
+            let to = partition.cut_lost(epoch)?;
+            if let Some(to) = to {
+                tracing::warn!(
+                    target: env::logs::REPLICATION,
+                    "{}-{}: records at and behind {to} are lost here: the log is cut there and fetched again from the leader",
+                    partition.topic, partition.index,
+                );
+            }
+            Ok(())
+        });
     }
 
     /// Has the next sync of a partition reported.
@@ -320,7 +342,7 @@ impl ReplicaWorker {
                         "{}-{}: the log of the leader goes another way behind epoch {} and offset {}: cut to {to}",
                         partition.topic, partition.index, told.epoch, told.end,
                     );
-                    partition.cut(to, epoch)
+                    partition.cut(to, epoch).map(drop)
                 }),
                 Step::Restart { key, at, .. } => self.cut(key, |partition| {
                     tracing::info!(
@@ -333,6 +355,7 @@ impl ReplicaWorker {
                         at: at.end,
                         epoch: at.epoch,
                     })
+                    .map(drop)
                 }),
                 Step::Refused { key, code } => {
                     let known = self.followed.get(&key);
@@ -376,7 +399,7 @@ impl ReplicaWorker {
                         at: got,
                         epoch: LeaderEpoch::NONE,
                     };
-                    return self.cut(key, |partition| partition.restart(restart));
+                    return self.cut(key, |partition| partition.restart(restart).map(drop));
                 }
                 Err(why) => return self.on_not_taken(key, &partition, &why),
             }
@@ -393,6 +416,7 @@ impl ReplicaWorker {
             FollowError::Deleted | FollowError::Leading | FollowError::EpochChanged { .. } => {
                 (false, None)
             }
+            FollowError::Lost { .. } => return self.cut_lost(key),
             FollowError::Cutting => (false, Some(now.plus(CUT_REST))),
             FollowError::Storage { .. } => (false, Some(now.plus(self.terms().backoff))),
             FollowError::Gap { .. } | FollowError::Epoch { .. } | FollowError::Batch(_) => {
@@ -417,25 +441,21 @@ impl ReplicaWorker {
         }
     }
 
-    fn cut(
-        &mut self,
-        key: Key,
-        cut: impl FnOnce(&Arc<Partition>) -> Result<partition::Life, CutError>,
-    ) {
+    fn cut(&mut self, key: Key, cut: impl FnOnce(&Arc<Partition>) -> Result<(), CutError>) {
         let Some(followed) = self.followed.get(&key) else {
             return;
         };
         let partition = Arc::clone(&followed.partition);
         let now = self.shared.env.clock.now();
         match cut(&partition) {
-            Ok(_) => {
+            Ok(()) => {
                 if let Some(puller) = self.pullers.get_mut(&followed.leader) {
                     puller.on_cut(key, point(partition.follow_point()));
                 }
                 self.report(key);
             }
             Err(CutError::Deleted | CutError::Leading) => self.rest(key, None),
-            Err(CutError::Offline | CutError::Moving) => {
+            Err(CutError::Offline | CutError::Moving | CutError::Writing) => {
                 let until = now.plus(self.terms().backoff);
                 self.rest(key, Some(until));
             }

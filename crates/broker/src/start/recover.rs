@@ -119,6 +119,7 @@ pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, Start
         topic: METADATA_TOPIC.into(),
         epoch: LeaderEpoch(0),
         config: Arc::clone(&metadata_config),
+        has_others: false,
     };
     let mut recovery = recoveries.remove(metadata_dir)?;
     let is_claimed = recovery.has_metadata(METADATA_TOPIC_ID, METADATA_TOPIC)?;
@@ -394,6 +395,10 @@ fn find(image: &Image, broker: &config::Broker, id: Uuid, index: PartitionIndex)
         topic: Arc::clone(&topic.name),
         epoch: planned.leader_epoch,
         config,
+        has_others: planned
+            .replicas
+            .iter()
+            .any(|replica| *replica != broker.node_id),
     })
 }
 

@@ -7,13 +7,15 @@ use env::Disk;
 use env::disk::Entry;
 use log::store::COMPACTION_FILE;
 use log::{epochs, metadata};
-use model::PartitionIndex;
+use model::{Offset, PartitionIndex};
 use wire::Uuid;
 
 /// Directories of deleted topics end so until their files are gone.
 pub(super) const GRAVE_SUFFIX: &str = "-delete";
 /// And these hold a part of a partition that was on its way here from another directory.
 pub(super) const FUTURE_SUFFIX: &str = "-future";
+/// These are set aside for an operator: no start takes them for a partition.
+pub(super) const STRAY_SUFFIX: &str = "-stray";
 const RESCUED_SUFFIX: &str = "-rescued";
 
 pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
@@ -28,6 +30,18 @@ pub(super) fn future_name(topic: &str, index: PartitionIndex, id: Uuid) -> Strin
 /// The directory for the records of a partition whose files a start could not read.
 pub(super) fn rescued_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
     name_with(topic, &format!("-{index}.{id}{RESCUED_SUFFIX}"))
+}
+
+/// The directory for what was behind a loss at `at`. One of an earlier loss at the same place is of the same records.
+pub(super) fn aside_name(topic: &str, (id, index): (Uuid, PartitionIndex), at: Offset) -> String {
+    let mut unique = id.0;
+    for (byte, of) in unique.iter_mut().skip(8).zip(at.0.to_be_bytes()) {
+        *byte ^= of;
+    }
+    name_with(
+        topic,
+        &format!("-{index}.{}{STRAY_SUFFIX}", hex(Uuid(unique))),
+    )
 }
 
 pub(super) fn is_rescued_name(name: &str) -> bool {

@@ -10,6 +10,7 @@ mod folding;
 mod full;
 mod hot;
 mod lifecycle;
+mod lost;
 mod moving;
 mod needs;
 mod owners;
@@ -38,8 +39,8 @@ use model::{BrokerId, InboxId, LeaderEpoch, Offset, PartitionIndex, Ticket, Time
 use parking_lot::Mutex;
 use partition::{
     Acks, Announce, AppendError, Commit, DirSettings, Extent, Found, Identity, Isolation, LogDir,
-    Moment, News, OpenError, Partition, PieceMaker, ReadRequest, Records, Recovery, Residents,
-    Role, SegmentWriter, Stamp, Start, Syncer, Told, TrimError,
+    Moment, News, OpenError, Opened, Partition, PieceMaker, ReadRequest, Records, Recovery,
+    Residents, Role, SegmentWriter, Stamp, Start, Syncer, Told, TrimError,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, Codec, RecordIter, Source};
@@ -140,6 +141,7 @@ fn found(at: usize, config: &LogConfig) -> Found {
         topic: format!("t{at}").into(),
         epoch: LeaderEpoch(at as i32),
         config: Arc::new(config.clone()),
+        has_others: false,
     }
 }
 
@@ -205,6 +207,16 @@ fn open_unled(
         restored.leave((topic(at), PartitionIndex(0)));
     }
     let opened = restored.finish(env.threads.bell())?;
+    Ok(rig_with(opened, configs, lives, extents))
+}
+
+/// A directory that is open, and partitions in it, new ones among them.
+fn rig_with(
+    opened: Opened,
+    configs: &[LogConfig],
+    lives: impl Fn(usize) -> bool,
+    extents: BTreeMap<(Uuid, PartitionIndex), Extent>,
+) -> Rig {
     let residents = opened.residents;
     let dir = Arc::clone(&residents.dir);
     let here = (configs.iter().enumerate()).filter(|(at, _)| lives(*at));
@@ -220,7 +232,7 @@ fn open_unled(
     let partitions = partitions.collect();
     let heard = Arc::new(Heard::default());
     let announce: Arc<dyn Announce> = heard.clone();
-    Ok(Rig {
+    Rig {
         writer: SegmentWriter::new(Arc::clone(&residents), Arc::clone(&announce)),
         maker: PieceMaker::new(Arc::clone(&dir), announce),
         syncer: Syncer::new(Arc::clone(&dir)),
@@ -234,7 +246,7 @@ fn open_unled(
         failed: Vec::new(),
         rounds: opened.rounds,
         extents,
-    })
+    }
 }
 
 fn open(machine: &Machine, configs: &[LogConfig]) -> Result<Rig, OpenError> {

@@ -3,5 +3,6 @@
 mod eligible;
 mod failover;
 mod isr;
+mod lost;
 mod nodes;
 mod spread;

@@ -6,10 +6,15 @@ use std::time::Duration;
 use broker::Broker;
 use bytes::Bytes;
 use env::sim::{Faults, HostId, Machines, Passage, SimConn, Site};
+use model::Timestamp;
 use wire::frame::{decode_response, encode_request};
 use wire::messages::metadata_request::MetadataRequestTopic;
-use wire::messages::{FindCoordinatorRequest, MetadataRequest, MetadataResponse};
-use wire::{ErrorCode, Reader, Request};
+use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use wire::messages::{
+    FindCoordinatorRequest, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse,
+};
+use wire::records::BatchBuilder;
+use wire::{ErrorCode, Reader, Records, Request};
 
 const PORT: u16 = 9092;
 /// An answer that is not there by then does not come.
@@ -78,9 +83,15 @@ impl Nodes {
     }
 
     pub(super) fn start_one(&mut self, node: Node) {
+        self.try_start(node).expect("a start");
+    }
+
+    /// The error says why it does not start.
+    pub(super) fn try_start(&mut self, node: Node) -> Result<(), String> {
         let env = self.machines.get(HostId(node)).env();
-        let broker = Broker::start(&env, self.settings(node)).expect("a start");
+        let broker = Broker::start(&env, self.settings(node)).map_err(|error| error.to_string())?;
         self.brokers[usize::from(node) - 1] = Some(broker);
+        Ok(())
     }
 
     /// The process ends at once; what is durable stays.
@@ -106,6 +117,53 @@ impl Nodes {
         let env = self.machines.get(HostId(node)).env();
         let path = Path::new("/data").join(name);
         env.disk.remove_file(&path).expect("it is there");
+    }
+
+    /// Removes a directory from the disk of a node that does not run.
+    pub(super) fn remove_dir(&self, node: Node, name: &str) {
+        let disk = self.machines.get(HostId(node)).env().disk;
+        let removed = disk.remove_dir_all(&Path::new("/data").join(name));
+        let synced = removed.and_then(|()| disk.sync_dir(Path::new("/data")));
+        synced.expect("it is there");
+    }
+
+    /// Writes a record to the first partition of a topic, where `node` leads it, and waits until it is committed.
+    pub(super) fn produce(&self, node: Node, topic: &str, value: &str) {
+        let mut builder = BatchBuilder::new();
+        let time = Timestamp(1_700_000_000_000);
+        builder.push(time, None, Some(value.as_bytes()), &[]);
+        let request = ProduceRequest {
+            acks: -1,
+            timeout_ms: 10_000,
+            topic_data: vec![TopicProduceData {
+                name: topic.to_owned(),
+                partition_data: vec![PartitionProduceData {
+                    index: 0,
+                    records: Some(Records::Bytes(builder.build().to_bytes())),
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let code = |answer: &ProduceResponse| answer.responses[0].partition_responses[0].error_code;
+        self.patiently(node, &request, 9, code);
+    }
+
+    /// Where the log of the first partition of a topic starts and ends on a node.
+    pub(super) fn ends(&self, node: Node, topic: &str) -> Option<(i64, i64)> {
+        let broker = self.brokers[usize::from(node) - 1].as_ref()?;
+        let replicas = broker.replicas().into_iter();
+        let mut here = replicas.filter(|of| &*of.name == topic && of.partition == 0);
+        let bounds = here.next()?.bounds;
+        Some((bounds.log_start.0, bounds.log_end.0))
+    }
+
+    /// The ISR of the first partition of a topic, as a node has it.
+    pub(super) fn isr(&self, asked: Node, topic: &str) -> Option<Vec<i32>> {
+        let told = self.metadata(asked)?;
+        let mut topics = told.topics.into_iter();
+        let topic = topics.find(|of| of.name.as_deref() == Some(topic))?;
+        Some(topic.partitions.first()?.isr_nodes.clone())
     }
 
     /// Directories of partitions of a topic on the disk of a node, but for those that are on their way out.

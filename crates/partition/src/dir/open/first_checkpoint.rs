@@ -60,6 +60,7 @@ impl Recovery {
         let is_news = rounds > 0
             || !damage.is_empty()
             || !self.taken_back.is_empty()
+            || self.has_given_up
             || self.rows.keys().any(is_row_without_log)
             || self.checkpoint.sequence == 0
             || self.is_of_old;

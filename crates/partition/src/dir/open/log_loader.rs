@@ -21,6 +21,7 @@ use super::error::OpenError;
 use crate::cuts::{FileCut, Marks};
 use crate::derived::{self, Derived};
 use crate::dir::durable::Key;
+use crate::dir::names::aside_name;
 use crate::dir::residents::Residents;
 use crate::dir::rows;
 use crate::partition::{Hole, Partition, Start};
@@ -31,6 +32,8 @@ pub struct Found {
     pub topic: Arc<str>,
     pub epoch: LeaderEpoch,
     pub config: Arc<LogConfig>,
+    /// Other brokers have replicas: what this one lost is fetched again.
+    pub has_others: bool,
 }
 
 /// How much of a partition a directory has.
@@ -70,6 +73,8 @@ pub(super) struct Log {
     pub(super) unread: Option<(PathBuf, checkpoint::Row)>,
     /// That is because its directory is not there.
     pub(super) is_missing: bool,
+    /// Its files are of no use to this broker, and may be set aside where other brokers have what is in them.
+    pub(super) may_be_lost: bool,
 }
 
 /// How a log gets along with its disk.
@@ -110,6 +115,7 @@ impl Log {
             is_written: false,
             unread: None,
             is_missing: false,
+            may_be_lost: false,
             found,
             path,
         }
@@ -245,6 +251,14 @@ impl Log {
         let is_behind = |batch: &mut Batch| to < batch.next_offset();
         while self.pending.pop_if(is_behind).is_some() {}
         self.pending_bytes = self.pending.iter().map(|batch| batch.size()).sum();
+        // A loss that this start still knows was not set aside yet (see `Partition::cut_lost`).
+        let is_loss = |hole: &Hole| to == hole.from.max(self.log_start);
+        if let (Some(store), true) = (&self.store, self.holes.iter().any(is_loss))
+            && self.unread.is_none()
+            && let Some(dir) = self.path.parent()
+        {
+            store.set_aside(to, &dir.join(aside_name(&self.found.topic, self.key, to)))?;
+        }
         let is_kept = |hole: &Hole| hole.from < to;
         let known = self.holes.iter().take(self.holes_known);
         self.holes_known = known.filter(|hole| is_kept(hole)).count();
@@ -340,6 +354,22 @@ impl Log {
         (self.derived, self.epochs) = Default::default();
         self.store = store;
         self.unread = Some((path, row));
+    }
+
+    /// Gives up the files, which are where no start takes them for the partition's: all that they had is a hole.
+    pub(super) fn give_up_files(&mut self) {
+        let end = self.end();
+        self.pending.clear();
+        (self.pending_bytes, self.holes_known) = (0, 0);
+        (self.derived, self.epochs) = Default::default();
+        (self.store, self.unread) = (None, None);
+        (self.is_missing, self.is_changed) = (false, false);
+        self.local_start = self.log_start;
+        self.holes = vec![Hole {
+            from: self.log_start,
+            to: end,
+        }];
+        self.holes.retain(|hole| hole.from < hole.to);
     }
 
     /// Acknowledged offsets up to `end` have no bytes.

@@ -132,6 +132,7 @@ impl Recovery {
             changed: 0,
             rescues: unreadable::list(env, path).map_err(at)?,
             taken_back: Vec::new(),
+            has_given_up: false,
             metadata: None,
             is_loss_accepted: false,
             told: None,

@@ -44,6 +44,8 @@ pub struct Recovery {
     pub(super) rescues: BTreeSet<String>,
     /// Those whose records are back in their partitions; they go when that is durable.
     pub(super) taken_back: Vec<PathBuf>,
+    /// Files of some partitions were set aside, because they cannot be read and others have them.
+    pub(super) has_given_up: bool,
     /// The log without which there is no start.
     pub(super) metadata: Option<Uuid>,
     /// An operator accepted that logs are shorter than they were, the metadata log perhaps among them.

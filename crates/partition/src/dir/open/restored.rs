@@ -60,13 +60,14 @@ impl Restored {
     /// those that nobody told of are set aside.
     pub fn finish(self, bell: Arc<dyn Bell>) -> Result<Opened, OpenError> {
         let mut recovery = self.recovery;
+        recovery.sync_rescued()?;
+        recovery.give_up_unreadable()?;
         if let Some(log) = recovery.logs.values().find(|log| log.is_missing) {
             return Err(OpenError::Io {
                 path: log.path.clone(),
                 error: io::ErrorKind::NotFound.into(),
             });
         }
-        recovery.sync_rescued()?;
         recovery.store_strays()?;
         recovery.clear_unclaimed()?;
         recovery.take_first_checkpoint(self.replayed, bell)

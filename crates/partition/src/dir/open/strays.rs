@@ -7,7 +7,7 @@
 //! back.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::disk::Entry;
@@ -21,12 +21,9 @@ use super::error::OpenError;
 use super::log_loader::{Found, Log, PENDING_BYTES_MAX, Wrote};
 use super::recovery::{Recovery, Stray};
 use crate::dir::names::{
-    FUTURE_SUFFIX, GRAVE_SUFFIX, future_name, grave_name, hex, is_of_a_log, is_there, name_with,
-    partition_of, rescued_name, rescued_partition_of,
+    FUTURE_SUFFIX, GRAVE_SUFFIX, STRAY_SUFFIX, future_name, grave_name, hex, is_of_a_log, is_there,
+    name_with, partition_of, rescued_name, rescued_partition_of,
 };
-
-/// Directories of partitions that the metadata never told of end so.
-const STRAY_SUFFIX: &str = "-stray";
 
 impl Recovery {
     /// Takes an entry of a partition that is not to be opened.
@@ -43,6 +40,7 @@ impl Recovery {
                 topic,
                 epoch: LeaderEpoch(0),
                 config: Arc::new(LogConfig::default()),
+                has_others: false,
             };
             let log = Log::new(key, path, found, None, Vec::new());
             let why = "as the journal had them: the metadata log never told of it";
@@ -204,17 +202,7 @@ impl Recovery {
         index: PartitionIndex,
         id: Option<Uuid>,
     ) -> Result<(), OpenError> {
-        let disk = &self.env.disk;
-        let aside = loop {
-            let aside = self.path.join(stray_name(topic, index, self.unique()));
-            if !disk.exists(&aside).map_err(|error| self.io(error))? {
-                break aside;
-            }
-        };
-        // Durable before anything takes the name, and before a checkpoint without its row.
-        disk.rename(path, &aside)
-            .and_then(|()| disk.sync_dir(&self.path))
-            .map_err(|error| self.io(error))?;
+        let aside = self.rename_aside(path, topic, index)?;
         let id = id.map_or("unreadable".to_owned(), |id| id.to_string());
         let why = match self.is_loss_accepted {
             true => "no partition that the metadata log knows after an accepted loss",
@@ -226,6 +214,27 @@ impl Recovery {
             aside.display(),
         );
         Ok(())
+    }
+
+    /// Gives a directory a name that no start takes for a partition's.
+    pub(super) fn rename_aside(
+        &self,
+        path: &Path,
+        topic: &str,
+        index: PartitionIndex,
+    ) -> Result<PathBuf, OpenError> {
+        let disk = &self.env.disk;
+        let aside = loop {
+            let aside = self.path.join(stray_name(topic, index, self.unique()));
+            if !disk.exists(&aside).map_err(|error| self.io(error))? {
+                break aside;
+            }
+        };
+        // Durable before anything takes the name, and before a checkpoint without its row.
+        disk.rename(path, &aside)
+            .and_then(|()| disk.sync_dir(&self.path))
+            .map_err(|error| self.io(error))?;
+        Ok(aside)
     }
 
     /// A crash leaves its whole name or none: what is left of a log must not be taken for one that is shorter.

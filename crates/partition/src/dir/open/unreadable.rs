@@ -97,7 +97,7 @@ impl Recovery {
                 let row = missing.or_else(|| self.may_do_without(key, &path, &error));
                 let row = row.ok_or(error)?;
                 let mut log = Log::new(key, path, found, Some(&row), holes);
-                log.is_missing = is_missing;
+                (log.is_missing, log.may_be_lost) = (is_missing, true);
                 let store = if is_rescued {
                     Some(self.open_rescued(&rescue, &log.found)?)
                 } else {
@@ -172,6 +172,7 @@ impl Recovery {
             return Ok(Wrote::All);
         };
         log.do_without_files(rescue, row, store);
+        log.may_be_lost = true;
         Ok(log.write(&self.files, self.wall)?)
     }
 
@@ -221,6 +222,36 @@ impl Recovery {
             store.truncate_to(state.log_end)?;
         }
         Ok(store)
+    }
+
+    /// Files that cannot be read, or are not there, are no reason to do without a partition that other brokers have: they are set aside,
+    /// and its log is fetched again.
+    pub(super) fn give_up_unreadable(&mut self) -> Result<(), OpenError> {
+        let is_lost = |log: &Log| log.may_be_lost && log.unread.is_some() && log.found.has_others;
+        let lost = self.logs.iter().filter(|(_, log)| is_lost(log));
+        for key in lost.map(|(key, _)| *key).collect::<Vec<_>>() {
+            let Some(mut log) = self.logs.remove(&key) else {
+                continue;
+            };
+            let rescued = log.store.take().map(|store| store.dir().to_path_buf());
+            let files = (!log.is_missing).then(|| log.path.clone());
+            for path in rescued.into_iter().chain(files) {
+                let aside = self.rename_aside(&path, &log.found.topic, key.1)?;
+                tracing::warn!(target: env::logs::RECOVERY,
+                    "{} is set aside as {}: not all of the partition's files can be read",
+                    path.display(),
+                    aside.display(),
+                );
+            }
+            tracing::error!(target: env::logs::RECOVERY,
+                "{}: what was here is lost, and is fetched again from another replica",
+                log.path.display(),
+            );
+            log.give_up_files();
+            self.has_given_up = true;
+            self.logs.insert(key, log);
+        }
+        Ok(())
     }
 
     /// Makes durable what is put aside: from the next checkpoint on the journal need not have it.

@@ -12,6 +12,7 @@ use model::Timestamp;
 use super::ledger::Ledger;
 use crate::cuts::FileCut;
 use crate::derived::Derived;
+use crate::dir::names::aside_name;
 use crate::partition::{Hole, Home, Partition, PartitionState};
 use crate::sync::Ordering;
 
@@ -29,8 +30,19 @@ impl Ledger {
         let mut derived = home.derived.lock();
         let mut lost = None;
         if let Some(store) = home.store.get() {
+            if let FileCut::Lost(to) = cut {
+                let name = aside_name(&partition.topic, partition.key(), to);
+                let aside = self.dir.path.join(name);
+                if store.set_aside(to, &aside)? {
+                    tracing::warn!(target: env::logs::BROKER,
+                        "{}: offsets from {to} on are set aside here: what is in front of them is lost, and the partition is fetched \
+                         again from its leader",
+                        aside.display(),
+                    );
+                }
+            }
             let to = match cut {
-                FileCut::To(to) => {
+                FileCut::To(to) | FileCut::Lost(to) => {
                     let before = store.log_end();
                     let end = store.cut(to, wall)?;
                     // A batch that holds the place has gone as a whole.
@@ -56,6 +68,9 @@ impl Ledger {
 impl PartitionState {
     /// The files have seen a cut. `lost` is what they lack in front of it.
     fn on_files_cut(&mut self, cut: FileCut, lost: Option<Hole>, derived: &Derived) {
+        if let FileCut::Lost(to) = cut {
+            self.cut_holes(to);
+        }
         self.holes.extend(lost);
         self.are_epochs_changed = true;
         if self.cuts.on_done(cut) && self.cuts.awaits_producers() {
