@@ -142,9 +142,9 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Brokers that can hold a replica now: fenced ones do not count.
-    pub(crate) fn open_count(&self) -> usize {
-        self.open_count
+    /// Brokers that may hold a replica, fenced ones included: they follow once they are back.
+    pub(crate) fn usable_count(&self) -> usize {
+        self.usable.len()
     }
 
     /// Replicas of the next partition, the first one leads.

@@ -152,8 +152,12 @@ impl Shared {
         for broker in over {
             tracing::warn!(target: env::logs::METADATA, broker = broker.0, "fenced: {why}");
             let records = fence(&plan.image, &*settings.broker, broker);
-            if let Err(code) = plan.write(self, &records, &mut aftermath) {
-                tracing::error!(target: env::logs::METADATA, broker = broker.0, "cannot write that it is fenced: {code:?}");
+            match plan.write(self, &records, &mut aftermath) {
+                // The next controller fences it.
+                Ok(()) | Err(ErrorCode::NotController) => {}
+                Err(code) => {
+                    tracing::error!(target: env::logs::METADATA, broker = broker.0, "cannot write that it is fenced: {code:?}");
+                }
             }
             let last = Offset(plan.image.end().saturating_sub(1));
             if let Some(office) = plan.office.as_mut() {

@@ -163,7 +163,7 @@ pub fn auto_create(
 
 /// The topic that is made when a request names no settings.
 fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
-    let usable = Placement::new(image).open_count();
+    let usable = Placement::new(image).usable_count();
     let internal = |prefix: &str, short: &str| {
         let number = |what: String| broker.number(&what).unwrap_or(1);
         let factor = number(format!("{prefix}.replication.factor"))
@@ -240,8 +240,8 @@ fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
 /// Where the settings do not say either, three copies survive one loss while another broker is restarted.
 const FACTOR_MAX: usize = 3;
 
-fn default_factor(broker: &Broker, open_count: usize) -> i16 {
-    let by_brokers = i16::try_from(open_count.clamp(1, FACTOR_MAX)).unwrap_or(1);
+fn default_factor(broker: &Broker, usable: usize) -> i16 {
+    let by_brokers = i16::try_from(usable.clamp(1, FACTOR_MAX)).unwrap_or(1);
     broker.replication_factor_default.unwrap_or(by_brokers)
 }
 
@@ -353,7 +353,7 @@ impl Maker<'_, '_> {
             count => count,
         };
         let factor = match i32::from(topic.replication_factor) {
-            DEFAULT => default_factor(self.broker, self.placement.open_count()),
+            DEFAULT => default_factor(self.broker, self.placement.usable_count()),
             _ => topic.replication_factor,
         };
         if factor <= 0 {

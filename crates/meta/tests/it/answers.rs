@@ -375,7 +375,7 @@ fn factors(image: &Image, settings: &str) -> [Option<usize>; 3] {
 }
 
 #[test]
-fn topics_have_a_replica_on_each_broker_that_is_there_and_on_three_at_most() {
+fn topics_have_a_replica_on_each_broker_that_is_registered_and_on_three_at_most() {
     let few =
         "num.partitions=2\noffsets.topic.num.partitions=2\ntransaction.state.log.num.partitions=2";
     for (brokers, each) in [(1, 1), (2, 2), (3, 3), (4, 3)] {
@@ -392,7 +392,11 @@ fn topics_have_a_replica_on_each_broker_that_is_there_and_on_three_at_most() {
         };
         vec![Record::BrokerRegistrationChange(change)]
     });
-    assert_eq!(factors(&one_is_fenced, few), [Some(2); 3]);
+    assert_eq!(
+        factors(&one_is_fenced, few),
+        [Some(3); 3],
+        "it follows once it is back"
+    );
 }
 
 #[test]
