@@ -20,6 +20,7 @@ use crate::dir::linger::Stamp;
 use crate::dir::queue::Push;
 use crate::news::News;
 use crate::partition::{Partition, PartitionState};
+use crate::read::{ReadError, check_epoch};
 
 /// A follower took some batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,17 +99,33 @@ impl Partition {
 
     /// The leader's answer to a replica whose last record has `asked.epoch` and whose log ends at `asked.end`: `None` if this log goes
     /// on from there, else a place at or behind which the two part (KIP-595's `DivergingEpoch`).
-    pub fn judge(&self, asked: EpochEnd) -> Option<EpochEnd> {
+    ///
+    /// Only the leader in `epoch` may judge: by the log of another replica, or of one whose directory failed, the follower would cut off what
+    /// is committed.
+    pub fn judge(
+        &self,
+        asked: EpochEnd,
+        epoch: LeaderEpoch,
+    ) -> Result<Option<EpochEnd>, ReadError> {
         let state = self.state.lock();
+        if self.is_offline_in(&state) {
+            return Err(ReadError::Offline);
+        }
+        check_epoch(epoch, &state)?;
+        if !state.serves_clients() {
+            return Err(ReadError::NotLeader);
+        }
         let end = state.progress.points().end;
         // A replica without a record differs in nothing.
         let known = state.epochs.end_of(asked.epoch, end);
-        let known = known.filter(|_| asked.epoch != LeaderEpoch::NONE)?;
-        let parts = known.epoch != asked.epoch || known.end < asked.end;
-        parts.then_some(EpochEnd {
-            epoch: known.epoch,
-            end: known.end,
-        })
+        let known = known.filter(|_| asked.epoch != LeaderEpoch::NONE);
+        Ok(known.and_then(|known| {
+            let parts = known.epoch != asked.epoch || known.end < asked.end;
+            parts.then_some(EpochEnd {
+                epoch: known.epoch,
+                end: known.end,
+            })
+        }))
     }
 
     /// Where this replica cuts its log after a leader answered with `told`; see [`model::Lineage::cut_to`].

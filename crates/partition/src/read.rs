@@ -176,7 +176,7 @@ impl Partition {
 }
 
 /// Refuses a client that has another epoch in mind, and every client where we do not lead.
-fn check_epoch(asked: LeaderEpoch, state: &PartitionState) -> Result<(), ReadError> {
+pub(crate) fn check_epoch(asked: LeaderEpoch, state: &PartitionState) -> Result<(), ReadError> {
     let current = state.progress.epoch();
     if asked == LeaderEpoch::NONE || asked == current {
         if state.serves_clients() {

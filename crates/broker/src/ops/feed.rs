@@ -179,7 +179,7 @@ impl Feed {
         // Logs that part have nothing in common that counts; the follower learns of it by the answer.
         let bounds = partition.bounds();
         let is_within = at.end <= bounds.log_end && (bounds.log_start <= at.end);
-        if !is_within || is_new && partition.judge(at).is_some() {
+        if !is_within || is_new && !matches!(partition.judge(at, epoch), Ok(None)) {
             return None;
         }
         let said = FollowerAt {
@@ -392,9 +392,13 @@ impl Slot {
         if let Awaited::Come(read) = std::mem::replace(&mut self.piece, Awaited::Nothing) {
             return (self.say(&partition, read), None);
         }
-        if let Some(told) = partition.judge(self.at) {
-            let log_start = partition.bounds().log_start;
-            return (Some(Fed::Parts(told, log_start)), None);
+        match partition.judge(self.at, self.epoch) {
+            Ok(None) => {}
+            Ok(Some(told)) => {
+                let log_start = partition.bounds().log_start;
+                return (Some(Fed::Parts(told, log_start)), None);
+            }
+            Err(why) => return (Some(Fed::Refused(FeedRefusal::Read(why))), None),
         }
         let request = ReadRequest {
             from: self.at.end,

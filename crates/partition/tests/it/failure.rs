@@ -1,6 +1,7 @@
 //! A failing sync: the directory is offline for good, everyone who waits is told, nothing is acknowledged afterwards.
 
 use super::*;
+use model::lineage::EpochEnd;
 
 fn configs() -> Vec<LogConfig> {
     vec![small_segments(), small_segments()]
@@ -45,6 +46,14 @@ fn fails_for_good(rig: &mut Rig, machine: &Machine, known: &mut [Known], context
         ));
         assert!(matches!(
             rig.partitions[at].check_epoch(LeaderEpoch::NONE),
+            Err(partition::ReadError::Offline)
+        ));
+        let of_follower = EpochEnd {
+            epoch: LeaderEpoch(0),
+            end: Offset(1 << 20),
+        };
+        assert!(matches!(
+            rig.partitions[at].judge(of_follower, LeaderEpoch::NONE),
             Err(partition::ReadError::Offline)
         ));
         let bounds = rig.partitions[at].bounds();

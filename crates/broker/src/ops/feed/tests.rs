@@ -43,15 +43,20 @@ impl Leader {
     }
 
     fn list_in(&mut self, key: Key, epoch: LeaderEpoch, end: i64, is_restart: bool) {
+        let at = EpochEnd {
+            epoch: LeaderEpoch::NONE,
+            end: Offset(end),
+        };
+        self.list_at(key, epoch, at, is_restart);
+    }
+
+    fn list_at(&mut self, key: Key, epoch: LeaderEpoch, at: EpochEnd, is_restart: bool) {
         let topics = self.bench.shard.desk.topics();
         let listed = Listed {
             key,
             epoch,
-            at: EpochEnd {
-                epoch: LeaderEpoch::NONE,
-                end: Offset(end),
-            },
-            synced: Offset(end),
+            at,
+            synced: at.end,
             bytes_max: ALL,
             is_restart,
         };
@@ -194,4 +199,29 @@ fn a_partition_that_is_led_elsewhere_is_refused() {
         leader.list_in(hot, epoch, 1, true);
         assert_eq!(leader.gather(ALL), [(hot, None)], "in {epoch}");
     }
+}
+
+/// The records of a follower may be committed: nothing but the log of their leader cuts them off.
+#[test]
+fn only_the_leader_that_is_asked_for_judges_where_logs_part() {
+    let mut leader = Leader::new();
+    let hot = leader.key(HOT);
+    let partition = leader.bench.partition(HOT, 0);
+    let current = partition.bounds().epoch;
+    let longer = EpochEnd {
+        epoch: current,
+        end: Offset(5),
+    };
+    let fed_in = |leader: &mut Leader, epoch| {
+        leader.list_at(hot, epoch, longer, true);
+        let mut fed = leader.feed.gather(&leader.bench.shard.desk, OWN, ALL);
+        fed.pop().expect("an answer").1
+    };
+    let parts = fed_in(&mut leader, current);
+    assert!(matches!(parts, Fed::Parts(told, _) if told.end == Offset(1)));
+    let early = fed_in(&mut leader, LeaderEpoch(current.0 + 1));
+    assert!(
+        matches!(early, Fed::Refused(_)),
+        "it does not lead there yet"
+    );
 }
