@@ -314,7 +314,7 @@ impl Shared {
         written.map(|()| Some(Assigned { end }))
     }
 
-    /// Whether what was assigned is durable; `None` when nobody can tell any more.
+    /// True if the assignment is durable; `None` when that cannot be known any more.
     pub(crate) fn is_assigned(&self, assigned: &Assigned, news: &mut Vec<News>) -> Option<bool> {
         let dir = &self.metadata.log_dir;
         dir.commit(news);

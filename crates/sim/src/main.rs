@@ -245,7 +245,7 @@ fn child(options: Options) {
     }
 }
 
-/// Whether the seed kept every promise, what it did, and what is wrong.
+/// The verdict on a seed: true if it kept every promise, what it did, and what is wrong.
 fn judge(seed: u64, options: Options) -> (bool, String, String) {
     let is_transactional = matches!(options.load, Load::Transactions | Load::Strays);
     if options.images > 0 {

@@ -34,7 +34,7 @@ macro_rules! codes {
                 }
             }
 
-            /// Whether the same request may succeed later without a change.
+            /// True if the same request may succeed later without a change.
             #[must_use]
             pub fn is_retriable(self) -> bool {
                 match self {

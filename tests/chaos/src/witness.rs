@@ -126,7 +126,7 @@ fn append_again_and_again(address: &str, partition: i32, notes: &Mutex<Notes>, s
     }
 }
 
-/// Whether it was acknowledged.
+/// True if it was acknowledged.
 fn append(connection: &mut Connection, partition: i32) -> Result<bool, Error> {
     let mut batch = BatchBuilder::new();
     batch.push(Timestamp(1), None, Some(b"witness"), &[]);

@@ -353,7 +353,7 @@ impl<M: Machine> Coordinator<M> {
         TOGETHER_BYTES_MAX.min(self.batch_bytes_max() / 2)
     }
 
-    /// Whether records may be replayed first and written later: the log must take them then.
+    /// True if records may be replayed first and written later: the log must take them then.
     fn may_wait(&self) -> bool {
         M::WRITES_TOGETHER && self.log.check_append().is_ok()
     }

@@ -72,7 +72,7 @@ impl Desk {
         match decided.await_end(decision) {
             Ok(true) => {}
             Ok(false) => self.write_markers(waiter),
-            // Whether it was decided is not known before the next start.
+            // The next start finds out if it was decided.
             Err(NeverCommitted) => self.coordinators.drop_marking(waiter),
         }
     }
@@ -214,7 +214,7 @@ impl Desk {
         };
         match (ticket.part, code) {
             (DECISION, ErrorCode::None) => self.write_markers(ticket.key),
-            // Whether it was decided is not known before the next start.
+            // The next start finds out if it was decided.
             (DECISION, _) => self.coordinators.drop_marking(ticket.key),
             (_, ErrorCode::None) => self.on_marked(ticket, None, By::Us),
             (_, code) => self.on_marked(ticket, Some(code), By::Us),

@@ -40,9 +40,10 @@ impl Marking {
             return None;
         }
         let id = &self.transactional_id;
-        let end = match self.marker.end.committed {
-            true => "commit",
-            false => "abort",
+        let end = if self.marker.end.committed {
+            "commit"
+        } else {
+            "abort"
         };
         Some(format!(
             "transaction {id} does not end: {topic}-{index} has not taken its {end} marker for {} s ({refusal:?}), and readers of \

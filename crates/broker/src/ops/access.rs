@@ -208,7 +208,7 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
     })
 }
 
-/// Whether `principal` may do this to this resource.
+/// True if `principal` may do this to this resource.
 pub(crate) fn may(principal: Principal, operation: Operation, resource: Resource<'_>) -> bool {
     // The facts that an authorizer decides by.
     let _ = (operation, resource.kind, resource.name);
@@ -219,7 +219,7 @@ pub(crate) fn may(principal: Principal, operation: Operation, resource: Resource
     }
 }
 
-/// Whether `principal` may send such requests: where the cluster is what they need, they need not be read to tell. About what has a
+/// True if `principal` may send such requests: where the cluster is what they need, they are judged unread. About what has a
 /// name nobody asks yet: it is for handlers to ask, once somebody may be refused.
 pub(crate) fn admits(principal: Principal, key: ApiKey) -> bool {
     let on_cluster = |(operation, kind): &(Operation, Kind)| {

@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_millis(100);
 
 type Key = (Uuid, PartitionIndex);
 
-/// Whether wishes ended without what was wished for.
+/// True if wishes ended without what was wished for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     None,

@@ -1,4 +1,4 @@
-//! Whether addresses lead to this node.
+//! The addresses that lead to this node.
 //!
 //! Owns the guess that tells a node which names itself from one that names others. A wrong one would begin a cluster of its own
 //! beside the others, so what is not sure leads elsewhere, unless nothing but one address is named.

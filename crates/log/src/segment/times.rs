@@ -210,14 +210,11 @@ pub fn first_record(
         let Ok(record) = record else {
             return Some(whole);
         };
-        let timestamp = match append_time {
-            true => batch.max_timestamp(),
-            false => Timestamp(
-                batch
-                    .base_timestamp()
-                    .0
-                    .saturating_add(record.timestamp_delta),
-            ),
+        let timestamp = if append_time {
+            batch.max_timestamp()
+        } else {
+            let base = batch.base_timestamp().0;
+            Timestamp(base.saturating_add(record.timestamp_delta))
         };
         let offset = batch.base_offset().advance(i64::from(record.offset_delta));
         if wanted(timestamp, offset) {

@@ -25,7 +25,7 @@ const VALUE_BYTES_MAX: usize = 0x7fff;
 const PATTERN_BYTES_MAX: usize = 40 << 10;
 const PATTERN_COST: usize = 1 << 10;
 
-/// Whether a pattern is one; the engine is not here.
+/// True if a pattern is one; the engine is not here.
 pub type Compiles = fn(&str) -> bool;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

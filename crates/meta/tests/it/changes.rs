@@ -244,7 +244,7 @@ fn resources_are_checked_in_the_words_of_kafka() {
     assert_eq!(decision.records.len(), 1);
 }
 
-/// Whether a topic is there is asked when all else is right, and what its name may be only after what is asked.
+/// The last checks are that the topic is there, once all else is right, and behind what is asked the form of its name.
 #[test]
 fn of_two_faults_the_one_that_kafka_finds_first_is_told() {
     use Operation::{Append, Set};

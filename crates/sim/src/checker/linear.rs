@@ -75,7 +75,7 @@ impl Act {
 /// Which acts are done, and what is there then.
 type Reached = (Vec<bool>, Option<u64>);
 
-/// Whether there is such an order for a name that is not there at first; what was told in vain where there is none.
+/// True if there is such an order for a name that is not there at first; else the answer that fits in none.
 pub fn linearize(acts: &[Act]) -> Result<(), Vec<Act>> {
     let mut acts = acts.to_vec();
     // A client that only asked and heard nothing says nothing.

@@ -17,7 +17,7 @@ pub enum Request {
     EndTransaction,
 }
 
-/// Whether anything came before this attempt that may have taken effect.
+/// True if anything came before this attempt that may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     First,

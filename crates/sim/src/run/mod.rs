@@ -451,9 +451,10 @@ impl Run {
 
     /// The nodes that serve the clients which are judged.
     fn served_nodes(&self) -> Vec<HostId> {
-        match self.plan.is_led {
-            true => self.cluster.nodes().collect(),
-            false => vec![self.clients.node],
+        if self.plan.is_led {
+            self.cluster.nodes().collect()
+        } else {
+            vec![self.clients.node]
         }
     }
 

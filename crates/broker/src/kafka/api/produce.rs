@@ -352,7 +352,7 @@ mod tests {
         at.expect("it is there")
     }
 
-    /// Whether the batches of the first and the last partition are still neighbours in the frame they came in.
+    /// True if the batches of the first and the last partition are still neighbours in the frame they came in.
     fn share_their_frame(parts: Vec<Bytes>) -> bool {
         let mut bench = Bench::new();
         bench.create(TOPIC, parts.len() as i32);

@@ -1,4 +1,4 @@
-//! Whether a member may commit or fetch offsets.
+//! The rules by which a member may commit or fetch offsets.
 
 use wire::{ErrorCode, Uuid};
 

@@ -1,6 +1,6 @@
 //! Commits become records; what is wrong with one partition does not touch the others.
 //!
-//! Whether the group takes commits of this member is decided before (`Groups::commit`).
+//! `Groups::commit` has decided before that the group takes commits of this member.
 
 use model::Timestamp;
 use wire::group::{GroupRecord, OffsetCommitKey, OffsetCommitValue};

@@ -156,9 +156,10 @@ impl Recovery {
             path: path.clone(),
             error,
         };
-        let syncing = match self.files.expects_volume_sync() {
-            false => Syncing::Now,
-            true => Syncing::WithVolume,
+        let syncing = if self.files.expects_volume_sync() {
+            Syncing::WithVolume
+        } else {
+            Syncing::Now
         };
         for ((topic, _), log) in self.logs.iter_mut().filter(|(_, log)| log.is_changed) {
             let Some(store) = log.store.as_ref().filter(|_| log.unread.is_none()) else {

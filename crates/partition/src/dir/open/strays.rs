@@ -50,9 +50,10 @@ impl Recovery {
             return Ok(());
         };
         stray.log.apply(step, &*self.env.disk)?;
-        match stray.log.pending_bytes() < PENDING_BYTES_MAX {
-            true => Ok(()),
-            false => self.write_stray(key),
+        if stray.log.pending_bytes() < PENDING_BYTES_MAX {
+            Ok(())
+        } else {
+            self.write_stray(key)
         }
     }
 
@@ -154,9 +155,10 @@ impl Recovery {
             } else if let Some((topic, index)) = partition_of(&name) {
                 self.clear_partition(&path, topic, index)?;
             } else if let Some((topic, index, id)) = rescued_partition_of(&name) {
-                match self.knew((id, index)) {
-                    true => self.remove(&path)?,
-                    false => self.set_aside(&path, topic, index, Some(id))?,
+                if self.knew((id, index)) {
+                    self.remove(&path)?
+                } else {
+                    self.set_aside(&path, topic, index, Some(id))?
                 }
             } else if is_leftover(&name) {
                 self.remove(&path)?;
@@ -189,9 +191,10 @@ impl Recovery {
             Err(_) => (false, None),
         };
         // After an accepted loss it may be a later change of the metadata that is lost.
-        match was_told_of && !self.is_loss_accepted {
-            true => self.remove(path),
-            false => self.set_aside(path, topic, index, id),
+        if was_told_of && !self.is_loss_accepted {
+            self.remove(path)
+        } else {
+            self.set_aside(path, topic, index, id)
         }
     }
 
@@ -204,9 +207,10 @@ impl Recovery {
     ) -> Result<(), OpenError> {
         let aside = self.rename_aside(path, topic, index)?;
         let id = id.map_or("unreadable".to_owned(), |id| id.to_string());
-        let why = match self.is_loss_accepted {
-            true => "no partition that the metadata log knows after an accepted loss",
-            false => "the metadata log never told of it, and may be an older copy",
+        let why = if self.is_loss_accepted {
+            "no partition that the metadata log knows after an accepted loss"
+        } else {
+            "the metadata log never told of it, and may be an older copy"
         };
         tracing::warn!(target: env::logs::RECOVERY,
             "{} is set aside as {}: {why} (topic id {id}); nobody serves it, `esker inspect` reads it, remove it when it is not needed",
@@ -245,9 +249,10 @@ impl Recovery {
             None => path.to_path_buf(),
         };
         let is_renamed = grave != path;
-        let renamed = match is_renamed {
-            true => (disk.rename(path, &grave)).and_then(|()| disk.sync_dir(&self.path)),
-            false => Ok(()),
+        let renamed = if is_renamed {
+            (disk.rename(path, &grave)).and_then(|()| disk.sync_dir(&self.path))
+        } else {
+            Ok(())
         };
         let removed = renamed.and_then(|()| disk.remove_dir_all(&grave));
         removed.map_err(|error| self.io(error))

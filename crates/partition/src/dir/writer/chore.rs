@@ -21,7 +21,7 @@ pub(super) struct Moment {
     pub(super) went_on: bool,
 }
 
-/// Whether the other chores have their turn, or how this one ends it.
+/// The other chores have their turn, or this one ends it.
 pub(super) type Flow = ControlFlow<Turn>;
 
 pub(super) trait Chore: Send {
