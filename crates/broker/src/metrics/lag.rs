@@ -60,7 +60,7 @@ impl History {
             let Some(extent) = extent(&row.topic, row.partition) else {
                 continue;
             };
-            // What no group commits to any more is forgotten.
+            // The end of a log that no group commits to any more is forgotten.
             let seen = self.ends.entry(key.clone()).or_insert_with(|| {
                 let mut seen = ends.remove(&key).unwrap_or_default();
                 note(&mut seen, now, extent.end);

@@ -247,7 +247,7 @@ impl Groups {
     }
 
     /// When `tick` is wanted next.
-    /// What groups have committed: group, topic, partition, offset.
+    /// The offsets that groups have committed: group, topic, partition, offset.
     pub fn committed(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, i32, i64)> {
         self.offsets.committed()
     }

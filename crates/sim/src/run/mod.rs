@@ -422,7 +422,7 @@ impl Run {
         self.read_everything();
     }
 
-    /// What is demanded has a time limit, of which one sync of a slow disk may take five seconds.
+    /// Demands have a time limit, of which one sync of a slow disk may take five seconds.
     fn make_disks_fast(&self) {
         for node in self.served_nodes() {
             let fast = Faults::default().sync_nanos;
