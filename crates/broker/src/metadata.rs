@@ -36,6 +36,8 @@ pub(crate) struct Metadata {
     inbox: InboxId,
     /// No other node has a part in this cluster: whatever is decided is decided here.
     pub(crate) is_alone: bool,
+    /// Of this life of the broker.
+    incarnation: Uuid,
     /// Clients are served.
     is_serving: AtomicBool,
     /// When the first were, as an [`Instant`].
@@ -69,7 +71,7 @@ impl Metadata {
         plan: Plan,
         places: Places,
         cluster_id: String,
-        is_alone: bool,
+        (is_alone, incarnation): (bool, Uuid),
         (mailbox, inbox): (Arc<Mailbox>, InboxId),
     ) -> Metadata {
         let log = Arc::clone(&plan.log);
@@ -85,6 +87,7 @@ impl Metadata {
             mailbox,
             inbox,
             is_alone,
+            incarnation,
             is_serving: AtomicBool::new(is_alone),
             serving_since: AtomicU64::new(0),
             broker_epoch: AtomicI64::new(-1),
@@ -335,12 +338,19 @@ impl Shared {
         let gone = delta.deleted.iter().map(|deleted| deleted.topic.id);
         let changed = delta.changed.iter().map(|changed| changed.new.id);
         let created = delta.created.iter().map(|topic| topic.id);
-        let followed: Vec<Uuid> = gone.chain(created).chain(changed).collect();
+        let mut followed: Vec<Uuid> = gone.chain(created).chain(changed).collect();
         let have_brokers_changed = !delta.brokers.is_empty();
         let before = Arc::clone(&self.config().broker);
         self.publish_settings(&image, &delta);
-        if delta.has_topics() {
-            self.publish_topics(&image, &delta, news);
+        let own = image.broker(self.config().broker.node_id);
+        let is_member = own.is_some_and(|own| own.incarnation == self.metadata.incarnation);
+        if is_member && self.metadata.places.join() {
+            followed.extend(image.topics().map(|topic| topic.id));
+            self.publish_topics(&image, &delta, image.topics(), news);
+        } else if delta.has_topics() {
+            let changed = delta.changed.iter().map(|changed| &changed.new);
+            let topics = delta.created.iter().chain(changed);
+            self.publish_topics(&image, &delta, topics, news);
         }
         let broker = Arc::clone(&self.config().broker);
         if broker.topic == before.topic {
@@ -382,7 +392,14 @@ impl Shared {
         }
     }
 
-    fn publish_topics(&self, image: &Image, delta: &Delta, news: &mut Vec<News>) {
+    /// Opens `touched` topics as the metadata have them, and drops those that are gone.
+    fn publish_topics<'a>(
+        &self,
+        image: &Image,
+        delta: &Delta,
+        touched: impl Iterator<Item = &'a Arc<meta::Topic>>,
+        news: &mut Vec<News>,
+    ) {
         let broker = Arc::clone(&self.config().broker);
         let mut topics = (*self.topics()).clone();
         for deleted in &delta.deleted {
@@ -392,8 +409,7 @@ impl Shared {
                 partition.discard();
             }
         }
-        let changed = delta.changed.iter().map(|changed| &changed.new);
-        for topic in delta.created.iter().chain(changed) {
+        for topic in touched {
             let overrides = image.overrides(&Resource::topic(&topic.name));
             let known = topics.with_id(topic.id);
             let places = &self.metadata.places;

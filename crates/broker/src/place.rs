@@ -1,6 +1,7 @@
 //! Where partitions live: from a directory id in the metadata to a log directory of this broker.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use config::Overrides;
 use meta::{Candidate, Image, dir};
@@ -15,20 +16,32 @@ pub(crate) struct Places {
     node: BrokerId,
     dirs: Vec<Arc<Residents>>,
     missing: Arc<Residents>,
+    /// The metadata have the registration of this life.
+    has_joined: AtomicBool,
 }
 
 impl Places {
-    /// `missing` stands for directories that are in the metadata and not among ours.
+    /// `missing` stands for directories that are in the metadata and not among ours. A broker that is alone has nothing to join.
     pub(crate) fn new(
         node: BrokerId,
         dirs: Vec<Arc<Residents>>,
         missing: Arc<Residents>,
+        is_alone: bool,
     ) -> Places {
         Places {
             node,
             dirs,
             missing,
+            has_joined: AtomicBool::new(is_alone),
         }
+    }
+
+    /// Lets this broker lead where the metadata say so from now on. True if it could not before.
+    ///
+    /// Metadata of before the registration of this life may miss the last ISR that it asked for: by them it would commit what a replica in sync
+    /// does not have.
+    pub(crate) fn join(&self) -> bool {
+        !self.has_joined.swap(true, Ordering::AcqRel)
     }
 
     /// The directory with `id`; the first one for partitions that were never given any.
@@ -57,7 +70,7 @@ impl Places {
 
     /// The role that the metadata give this broker in a partition.
     fn role(&self, planned: &meta::Partition) -> Role {
-        if planned.leader != self.node {
+        if planned.leader != self.node || !self.has_joined.load(Ordering::Acquire) {
             return Role::NotLeading;
         }
         Role::Leading(Replicas {

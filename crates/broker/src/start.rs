@@ -187,7 +187,13 @@ impl Broker {
         let timing = quorum_settings(&settings.broker.quorum);
         let (quorum, effects) = Quorum::new(me, timing, boot, seed, at);
         let plan = Plan::new(Arc::clone(&image), uncommitted, log, quorum, since_snapshot);
-        let metadata = Metadata::new(plan, places, cluster_id, is_alone, (mailbox, inbox));
+        let metadata = Metadata::new(
+            plan,
+            places,
+            cluster_id,
+            (is_alone, registration.incarnation),
+            (mailbox, inbox),
+        );
         let shared = Arc::new(Shared::new(
             env.clone(),
             settings,

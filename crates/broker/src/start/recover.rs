@@ -221,7 +221,7 @@ pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, Start
         settings.dir(),
         env.threads.bell(),
     );
-    let places = Places::new(node, residents.clone(), missing);
+    let places = Places::new(node, residents.clone(), missing, is_alone);
     let mut placed = image.clone();
     placed.replay(placed.next_place(), &moved)?;
     let mut topics = Topics::default();

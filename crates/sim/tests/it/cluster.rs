@@ -3,8 +3,13 @@
 use sim::run::{Load, Plan, Verdict, run_nodes};
 
 fn check(seed: u64) -> Vec<Verdict> {
-    let verdicts = run_nodes(seed, &Plan::of_load(seed, Load::Cluster), false);
+    let verdicts = check_load(seed, Load::Cluster);
     assert_eq!(verdicts.len(), 3);
+    verdicts
+}
+
+fn check_load(seed: u64, load: Load) -> Vec<Verdict> {
+    let verdicts = run_nodes(seed, &Plan::of_load(seed, load), false);
     for verdict in &verdicts {
         assert!(verdict.is_clean(), "seed {seed}: {}", verdict.describe());
         assert!(verdict.acked > 0, "seed {seed}");
@@ -55,4 +60,16 @@ fn a_node_starts_though_its_power_went_when_the_metadata_log_had_just_been_trimm
     for seed in [4, 75, 113, 128] {
         check(seed);
     }
+}
+
+/// Three hosts lose power, one comes back without a directory: the stub of a replica there led, and had others cut off what they had synced.
+#[test]
+fn a_replica_whose_directory_is_gone_judges_no_other_log() {
+    check_load(36, Load::Replicas);
+}
+
+/// A leader that starts anew has metadata in which its last ISR is missing: it committed without a replica that was in sync.
+#[test]
+fn a_leader_that_starts_anew_commits_with_those_that_it_had_let_in() {
+    check_load(261, Load::Replicas);
 }
