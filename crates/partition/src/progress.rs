@@ -364,13 +364,13 @@ impl Progress {
         lag_max: Duration,
         eligible: impl Fn(BrokerId, i64) -> bool,
     ) -> Option<IsrWish> {
-        let Role::Leading(replicas) = &self.role else {
-            return None;
-        };
         if self.pending.is_some() {
             return None;
         }
         let behind = self.on_tick(now, lag_max);
+        let Role::Leading(replicas) = &self.role else {
+            return None;
+        };
         let joins = |broker: &BrokerId| {
             let follower = self.followers.get(broker);
             self.may_join(*broker)
@@ -480,8 +480,14 @@ impl Progress {
         !goes_on
     }
 
-    /// Followers in sync that have not had everything for longer than `lag_max`: the leader wants them out of the ISR.
-    pub(crate) fn on_tick(&self, now: Instant, lag_max: Duration) -> Vec<BrokerId> {
+    /// Followers in sync that have not had everything for longer than `lag_max`: the leader wants them out of the ISR. One that has everything
+    /// says nothing more until there is more.
+    pub(crate) fn on_tick(&mut self, now: Instant, lag_max: Duration) -> Vec<BrokerId> {
+        for follower in self.followers.values_mut() {
+            if Some(self.points.end) <= follower.synced {
+                follower.caught_up_at = now;
+            }
+        }
         let Role::Leading(replicas) = &self.role else {
             return Vec::new();
         };

@@ -100,8 +100,9 @@ impl Partition {
 
     /// Followers in sync that are behind for longer than `lag_max`.
     pub fn behind(&self, lag_max: Duration) -> Vec<BrokerId> {
-        let state = self.state.lock();
-        state.progress.on_tick(state.now(), lag_max)
+        let mut state = self.state.lock();
+        let now = state.now();
+        state.progress.on_tick(now, lag_max)
     }
 
     /// The metadata give this broker a role in the partition. Batches appended from now on are of this leader epoch; tickets of an

@@ -260,6 +260,9 @@ fn a_follower_is_behind_when_it_has_not_had_everything_for_too_long() {
         "leads 0 of 1,2 isr 1,2 | append 9 | pass 6 | 2 at 5 | append 12 | pass 6 | 2 at 8 | lag 10 => behind [2]; committed 0",
         // Nobody asks of one that is not in sync, or where we do not lead.
         "leads 0 of 1,2 isr 1 | append 9 | pass 11 | lag 10 => behind []; committed 0",
+        // Nothing was appended since: a follower that is silent for that reason stays.
+        "leads 0 of 1,2 isr 1,2 | append 9 | 2 at 9 | pass 11 | lag 10 => behind []; committed 0",
+        "leads 0 of 1,2 isr 1,2 | append 9 | 2 at 9 | pass 11 | lag 10 | append 12 | pass 9 | lag 10 | pass 2 | lag 10 => behind []; behind []; behind [2]; committed 0",
         "leads 0 of 1,2 isr 1,2 | append 9 | resigns 1 | pass 11 | lag 10 => behind []; committed 0",
     ] {
         check(case);
