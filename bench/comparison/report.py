@@ -26,6 +26,8 @@ TITLES = {
 # One of the two processors used by others for a third of the time: the row is marked.
 NOISY_CORES = 0.3
 
+# What a side is divided by; a cluster by one node as well.
+OTHERS = ("esker", "esker-before", "kafka", "kafka-sync", "kafka-3", "kafka-3-sync", "machine")
 
 def number(value):
     if value is None:
@@ -49,9 +51,9 @@ def rows_of(preset, results):
     for r in mine:
         groups.setdefault((r.case, r.side), []).append(r)
     cases = list(dict.fromkeys(r.case for r in mine))
-    order = ["machine", "esker", "esker-before", "esker-os", "kafka", "kafka-sync"]
+    order = ["machine", "esker", "esker-before", "esker-os", "kafka", "kafka-sync", "esker-3", "kafka-3", "kafka-3-sync"]
     columns = [c for c in preset.columns if any(c in r.figures for r in mine)]
-    heads = ["case", "side", f"{preset.unit} min", "median", "max", "/ esker-before", "/ kafka", "/ kafka-sync", "/ machine", *(TITLES.get(c, c) for c in columns)]
+    heads = ["case", "side", f"{preset.unit} min", "median", "max", *(f"/ {other}" for other in OTHERS), *(TITLES.get(c, c) for c in columns)]
     rows = []
     for case in cases:
         def median(side, name):
@@ -65,9 +67,9 @@ def rows_of(preset, results):
                 continue
             middle = statistics.median(values)
             ratios = []
-            for other in ("esker-before", "kafka", "kafka-sync", "machine"):
+            for other in OTHERS:
                 base = median(other, preset.metric)
-                ratios.append(number(middle / base) if base and side not in (other, "machine") else "")
+                ratios.append(number(middle / base) if base and side not in (other, "machine") and (other != "esker" or side == "esker-3") else "")
             noisy = (median(side, "others_cores") or 0) > NOISY_CORES
             rows.append([case, side + ("~" if noisy else ""), number(min(values)), number(middle), number(max(values)),
                          *ratios, *(number(median(side, c)) for c in columns)])
