@@ -91,6 +91,9 @@ pub struct TopicRef(usize);
 pub struct Delivery {
     pub topic: TopicRef,
     pub partition: i32,
+    /// Rises with the order in which the batches of a partition are in its log; pieces of a batch that was too large have later ones.
+    /// Answers may come in another order: of two batches under way the first is refused in doubt, and sent again, when the second was taken.
+    pub serial: u64,
     /// `None` with `acks: None`, or for a duplicate whose place the broker no longer knows.
     pub base_offset: Option<i64>,
     pub records: i32,
@@ -523,6 +526,12 @@ impl Producer {
     }
 
     fn drop_link(&mut self, broker: i32, error: Error) -> Error {
+        self.hang_up(broker);
+        error
+    }
+
+    /// The requests under way there are taken as lost.
+    fn hang_up(&mut self, broker: i32) {
         let items: Vec<Item> = self
             .links
             .remove(&broker)
@@ -533,7 +542,6 @@ impl Producer {
         for item in items {
             self.return_item(item);
         }
-        error
     }
 
     /// The batch was not taken: it goes back to be sent again, before everything after it.
@@ -569,6 +577,7 @@ impl Producer {
             self.deliveries.push(Delivery {
                 topic,
                 partition,
+                serial: done.serial,
                 base_offset,
                 records: done.records,
                 bytes: done.bytes.len(),
@@ -601,6 +610,24 @@ impl Producer {
                 lane.leader = partition.leader;
             }
         }
+        self.leave_old_leaders();
         Ok(())
+    }
+
+    /// A batch that a broker was asked to take before another led its partition is sent again: the batches behind it go to the new leader,
+    /// and would overtake it while its answer is waited for, which may never come.
+    fn leave_old_leaders(&mut self) {
+        let topics = &self.topics;
+        let leads = |broker: i32, item: &Item| {
+            topics[item.topic].lanes[item.partition].leader == Some(broker)
+        };
+        let is_left = |(broker, link): (&i32, &Link)| {
+            let mut items = link.requests.iter().flatten();
+            items.any(|item| !leads(*broker, item)).then_some(*broker)
+        };
+        let left: Vec<i32> = self.links.iter().filter_map(is_left).collect();
+        for broker in left {
+            self.hang_up(broker);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! A broker in memory, reached through an environment whose sockets lead to it.
+//! Two brokers in memory that share their logs, reached through an environment whose sockets lead to them; each partition has its leader.
 //!
 //! Answers what a client asks, in the order of the requests, and remembers every batch. A fault is drawn for each produce and fetch
 //! request; what a real network and a real cluster do to a client, this one does often.
@@ -35,7 +35,13 @@ pub(crate) enum Fault {
     /// The request is done, and the connection ends before the answer.
     LoseAnswer,
     Refuse(ErrorCode),
+    /// The request is done, nothing is answered any more, and the other broker leads what this one led.
+    LoseLead,
 }
+
+/// A broker finds so many of the last batches of a producer again, as Kafka's does.
+const REMEMBERED: usize = 5;
+const HOSTS: [&str; 2] = ["fake", "other"];
 
 #[derive(Default)]
 pub(crate) struct Log {
@@ -61,7 +67,12 @@ impl Log {
         if batch.has_producer_id() {
             let base = batch.base_sequence().0;
             let known = self.producers.entry(batch.producer_id().0).or_default();
-            if let Some(written) = known.iter().find(|written| written.base_sequence == base) {
+            if let Some(written) = known
+                .iter()
+                .rev()
+                .take(REMEMBERED)
+                .find(|written| written.base_sequence == base)
+            {
                 return (ErrorCode::DuplicateSequenceNumber, written.base_offset);
             }
             if known.last().is_some_and(|last| last.next_sequence != base) {
@@ -94,6 +105,8 @@ pub(crate) struct State {
     pub(crate) batch_bytes_max: usize,
     /// Batches that hold an offset of these ranges fail their checksum at the broker.
     pub(crate) rotten: Vec<std::ops::Range<i64>>,
+    /// Of each partition, by its place among the hosts.
+    pub(crate) leaders: Vec<usize>,
 }
 
 #[derive(Clone)]
@@ -113,6 +126,7 @@ impl Fake {
             fetch_bytes: 1 << 20,
             batch_bytes_max: 1 << 20,
             rotten: Vec::new(),
+            leaders: (0..partitions).map(|at| at % HOSTS.len()).collect(),
         })))
     }
 
@@ -141,15 +155,18 @@ impl Net for Fake {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn dial(&self, _: &str, _: Duration) -> io::Result<Box<dyn Stream>> {
+    fn dial(&self, address: &str, _: Duration) -> io::Result<Box<dyn Stream>> {
         let mut state = self.0.lock().unwrap();
         state.dials += 1;
         if state.unreachable > 0 {
             state.unreachable -= 1;
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
+        let host = HOSTS.iter().position(|host| address.starts_with(host));
         Ok(Box::new(Socket {
             fake: self.clone(),
+            host: host.unwrap_or(0),
+            is_silent: false,
             sent: Vec::new(),
             answers: VecDeque::new(),
             is_closed: false,
@@ -159,6 +176,8 @@ impl Net for Fake {
 
 struct Socket {
     fake: Fake,
+    host: usize,
+    is_silent: bool,
     sent: Vec<u8>,
     answers: VecDeque<u8>,
     is_closed: bool,
@@ -214,6 +233,9 @@ impl Socket {
         );
         let mut state = self.fake.0.lock().unwrap();
         let fault = (state.fault)(key);
+        if self.is_silent {
+            return;
+        }
         if fault == Some(Fault::LoseRequest) {
             self.is_closed = true;
             return;
@@ -230,7 +252,7 @@ impl Socket {
         let encoded = match key {
             ApiKey::ApiVersions => answer!(versions()),
             ApiKey::Metadata => answer!(metadata(
-                state.logs.len(),
+                &state.leaders,
                 &MetadataRequest::decode(&mut r, version).unwrap()
             )),
             ApiKey::InitProducerId => answer!(InitProducerIdResponse {
@@ -240,6 +262,7 @@ impl Socket {
             }),
             ApiKey::Produce => answer!(produce(
                 &mut state,
+                self.host,
                 &ProduceRequest::decode(&mut r, version).unwrap(),
                 refused
             )),
@@ -256,6 +279,17 @@ impl Socket {
         };
         if fault == Some(Fault::LoseAnswer) {
             self.is_closed = true;
+            return;
+        }
+        if fault == Some(Fault::LoseLead) {
+            self.is_silent = true;
+            for leader in &mut state.leaders {
+                *leader = if *leader == self.host {
+                    (self.host + 1) % HOSTS.len()
+                } else {
+                    *leader
+                };
+            }
             return;
         }
         self.answers.extend(encoded.into_bytes().unwrap());
@@ -282,10 +316,10 @@ fn versions() -> ApiVersionsResponse {
     }
 }
 
-fn metadata(partitions: usize, request: &MetadataRequest) -> MetadataResponse {
+fn metadata(leaders: &[usize], request: &MetadataRequest) -> MetadataResponse {
     let partition = |index: usize| MetadataResponsePartition {
         partition_index: index as i32,
-        leader_id: 1,
+        leader_id: leaders[index] as i32 + 1,
         ..Default::default()
     };
     let asked = request
@@ -297,7 +331,7 @@ fn metadata(partitions: usize, request: &MetadataRequest) -> MetadataResponse {
         TOPIC => MetadataResponseTopic {
             name: Some(name),
             topic_id: ID,
-            partitions: (0..partitions).map(partition).collect(),
+            partitions: (0..leaders.len()).map(partition).collect(),
             ..Default::default()
         },
         _ => MetadataResponseTopic {
@@ -306,14 +340,14 @@ fn metadata(partitions: usize, request: &MetadataRequest) -> MetadataResponse {
             ..Default::default()
         },
     };
-    let broker = MetadataResponseBroker {
-        node_id: 1,
-        host: "fake".into(),
+    let broker = |(at, host): (usize, &&str)| MetadataResponseBroker {
+        node_id: at as i32 + 1,
+        host: (*host).into(),
         port: 9092,
         rack: None,
     };
     MetadataResponse {
-        brokers: vec![broker],
+        brokers: HOSTS.iter().enumerate().map(broker).collect(),
         controller_id: 1,
         topics: asked.map(topic).collect(),
         ..Default::default()
@@ -322,6 +356,7 @@ fn metadata(partitions: usize, request: &MetadataRequest) -> MetadataResponse {
 
 fn produce(
     state: &mut State,
+    host: usize,
     request: &ProduceRequest,
     refused: Option<ErrorCode>,
 ) -> ProduceResponse {
@@ -336,6 +371,9 @@ fn produce(
             .expect("the client writes valid batches");
         let (code, base_offset) = match refused {
             Some(code) => (code, -1),
+            None if state.leaders[partition.index as usize] != host => {
+                (ErrorCode::NotLeaderOrFollower, -1)
+            }
             None if records.len() > state.batch_bytes_max => (ErrorCode::MessageTooLarge, -1),
             None => state.logs[partition.index as usize].append(batch),
         };

@@ -1,6 +1,6 @@
 //! Sent records are in the log once and in order, whatever the broker and the network do.
 
-use client::{Acks, Client, Error, Options, Producer, ProducerOptions, Record};
+use client::{Acks, Client, Delivery, Error, Options, Producer, ProducerOptions, Record};
 use wire::records::{Caps, Codec, RecordIter};
 use wire::{ApiKey, ErrorCode};
 
@@ -47,7 +47,18 @@ fn send(producer: &mut Producer, partition: i32, value: &str) -> Result<(), Erro
 #[test]
 fn every_record_is_written_once_and_in_order_under_any_faults() {
     for seed in 0..15 {
-        writes_once_and_in_order(seed, &faulty(seed), small());
+        let deliveries = writes_once_and_in_order(seed, &faulty(seed), small());
+        for partition in 0..3 {
+            let of_it = deliveries
+                .iter()
+                .filter(|delivery| delivery.partition == partition);
+            let mut told: Vec<(u64, i64)> = of_it
+                .filter_map(|delivery| Some((delivery.serial, delivery.base_offset?)))
+                .collect();
+            told.sort_unstable();
+            let is_rising = told.is_sorted_by(|(_, first), (_, next)| first < next);
+            assert!(is_rising, "seed {seed}, partition {partition}: {told:?}");
+        }
     }
 }
 
@@ -80,17 +91,18 @@ fn faulty(seed: u64) -> Fake {
             return None;
         }
         quiet = chance(12) as i32;
-        match chance(5) {
+        match chance(6) {
             0 => Some(Fault::LoseRequest),
             1 => Some(Fault::LoseAnswer),
             2 => Some(Fault::Refuse(ErrorCode::NotLeaderOrFollower)),
             3 => Some(Fault::Refuse(ErrorCode::UnknownTopicId)),
+            4 => Some(Fault::LoseLead),
             _ => None,
         }
     })
 }
 
-fn writes_once_and_in_order(seed: u64, fake: &Fake, options: ProducerOptions) {
+fn writes_once_and_in_order(seed: u64, fake: &Fake, options: ProducerOptions) -> Vec<Delivery> {
     let mut producer = producer(fake, options);
     let mut sent = vec![Vec::new(); 3];
     let mut chance = random(seed + 1000);
@@ -108,12 +120,10 @@ fn writes_once_and_in_order(seed: u64, fake: &Fake, options: ProducerOptions) {
             "seed {seed}, partition {partition}"
         );
     }
-    let delivered: i32 = producer
-        .take_deliveries()
-        .iter()
-        .map(|delivery| delivery.records)
-        .sum();
+    let deliveries = producer.take_deliveries();
+    let delivered: i32 = deliveries.iter().map(|delivery| delivery.records).sum();
     assert_eq!(delivered, 200, "seed {seed}");
+    deliveries
 }
 
 #[test]

@@ -9,7 +9,10 @@ fn the_first_bootstrap_address_that_answers_is_used() {
     let fake = Fake::new(1);
     fake.0.lock().unwrap().unreachable = 2;
     let client = Client::connect(&fake.env(), "a:1, b:2,c:3", Options::default()).unwrap();
-    assert_eq!(client.brokers().values().collect::<Vec<_>>(), ["fake:9092"]);
+    assert_eq!(
+        client.brokers().values().collect::<Vec<_>>(),
+        ["fake:9092", "other:9092"]
+    );
     assert_eq!(fake.0.lock().unwrap().dials, 3);
 }
 
