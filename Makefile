@@ -4,10 +4,11 @@
 CARGO ?= cargo
 SEEDS ?= 100
 SECONDS ?= 60
+RUNS ?= 1
 TARGETS ?=
 ARGS ?=
 
-.PHONY: dist deb serve cluster build setup test test-clients sim sim-cluster sim-every sim-quorum chaos bench fuzz fuzz-check check fmt deny
+.PHONY: dist deb serve cluster build setup test test-clients sim sim-cluster sim-every sim-quorum chaos chaos-cluster bench fuzz fuzz-check check fmt deny
 
 ## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
 serve: build
@@ -33,7 +34,7 @@ setup:
 
 ## clients and tools that nobody here wrote, against the release binary; installs what it needs
 test-clients: build
-	tests/clients/run
+	tests/clients/run $(ARGS)
 
 ## seeded runs of the real broker on a simulated machine: make sim SEEDS=1000
 sim:
@@ -58,6 +59,10 @@ sim-every:
 ## kill -9 and power cuts of the real process under load; a scenario that cannot run here is a failure with ARGS=--strict
 chaos:
 	tests/chaos/run $(ARGS)
+
+## three real nodes in network namespaces, and every scenario of a cluster: make chaos-cluster RUNS=10; needs root
+chaos-cluster:
+	tests/chaos/run cluster --runs $(RUNS) $(ARGS)
 
 ## figures against Apache Kafka in one interleaved run
 bench: build

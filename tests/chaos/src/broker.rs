@@ -39,6 +39,9 @@ pub(crate) struct Launch {
     esker: PathBuf,
     pub(crate) data: PathBuf,
     pub(crate) port: u16,
+    host: String,
+    /// A program and its arguments that run the broker's own command line.
+    runner: Vec<String>,
     /// The broker's standard error, all lives one after the other.
     words: PathBuf,
     settings: Vec<String>,
@@ -51,6 +54,8 @@ impl Launch {
             esker: plan.esker.clone(),
             data: data.to_path_buf(),
             port: free_port()?,
+            host: "127.0.0.1".to_owned(),
+            runner: Vec::new(),
             words: place.dir.join("broker.log"),
             settings: SETTINGS.map(str::to_owned).to_vec(),
             variables: Vec::new(),
@@ -67,6 +72,12 @@ impl Launch {
         self
     }
 
+    /// At an address that only `runner` can listen at, which is a program and its arguments before the broker's.
+    pub(crate) fn at_host(mut self, host: &str, runner: Vec<String>) -> Launch {
+        (self.host, self.runner) = (host.to_owned(), runner);
+        self
+    }
+
     /// Where the broker's standard error goes, for one of several.
     pub(crate) fn with_words(mut self, words: PathBuf) -> Launch {
         self.words = words;
@@ -80,11 +91,18 @@ impl Launch {
     }
 
     pub(crate) fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("{}:{}", self.host, self.port)
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.esker);
+        let mut command = match self.runner.split_first() {
+            None => Command::new(&self.esker),
+            Some((program, arguments)) => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(&self.esker);
+                command
+            }
+        };
         command.args(["serve", "--listen", &self.address(), "--data-dir"]);
         command.arg(&self.data);
         for setting in &self.settings {

@@ -46,9 +46,14 @@ pub(crate) struct ClientProcess {
 impl ClientProcess {
     pub(crate) fn start(words: &[&str]) -> Result<ClientProcess, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let mut process = Command::new(program)
-            .arg(ROLE)
-            .args(words)
+        let mut command = Command::new(program);
+        command.arg(ROLE).args(words);
+        ClientProcess::spawn(&mut command)
+    }
+
+    /// Another program that keeps to the same manners.
+    pub(crate) fn spawn(command: &mut Command) -> Result<ClientProcess, String> {
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

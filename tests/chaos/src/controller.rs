@@ -151,7 +151,7 @@ fn launches(plan: &Plan, place: &Place) -> Result<Vec<Launch>, String> {
 }
 
 /// The node that became the active controller last.
-fn leader(launches: &[Launch]) -> Result<usize, String> {
+pub(crate) fn leader(launches: &[Launch]) -> Result<usize, String> {
     let epoch = |launch: &Launch| -> u64 {
         let words = launch.words();
         let elected = words

@@ -23,14 +23,15 @@ const ANSWER_MAX: Duration = Duration::from_millis(1000);
 const SYNC_MILLIS: u32 = 1500;
 
 /// The device in front of the disk, and how it gets its orders.
-struct Disk {
+#[derive(Clone)]
+pub(crate) struct Disk {
     library: PathBuf,
     mood: PathBuf,
 }
 
 impl Disk {
     /// The error says why there is none.
-    fn new(place: &Place) -> Result<Disk, String> {
+    pub(crate) fn new(place: &Place) -> Result<Disk, String> {
         let (source, library) = (place.dir.join("disk.c"), place.dir.join("disk.so"));
         std::fs::write(&source, SOURCE).map_err(|error| error.to_string())?;
         let built = Command::new("cc")
@@ -48,7 +49,15 @@ impl Disk {
         })
     }
 
-    fn behave(&self, how: &str) -> Result<(), String> {
+    /// Another device of the same make, with orders of its own.
+    pub(crate) fn beside(&self, number: usize) -> Disk {
+        Disk {
+            library: self.library.clone(),
+            mood: self.mood.with_file_name(format!("mood-{number}")),
+        }
+    }
+
+    pub(crate) fn behave(&self, how: &str) -> Result<(), String> {
         let _ = std::fs::remove_file(self.failed());
         // In one step: the broker reads it at any moment.
         let next = self.mood.with_extension("next");
@@ -68,7 +77,7 @@ impl Disk {
         self.mood.with_extension("failed")
     }
 
-    fn under(&self, launch: Launch) -> Launch {
+    pub(crate) fn under(&self, launch: Launch) -> Launch {
         let text = |path: &Path| path.display().to_string();
         launch
             .with_variable("LD_PRELOAD", &text(&self.library))

@@ -240,11 +240,34 @@ pub(crate) fn with_short_sessions(launch: Launch) -> Launch {
 
 fn judged(plan: &Plan, place: &Place, mut site: Site) -> Outcome {
     site.launch = with_short_sessions(site.launch);
-    let mut broker = site.launch.start()?;
+    let mut broker = Some(site.launch.start()?);
     let address = site.launch.address();
     create_topic(&address, TOPIC)?;
-    let mut moments = Moments(plan.seed);
-    let mut crowds = GROUPS.map(|(group, protocols)| Crowd::new(&address, group, protocols));
+    let has_power = site.has_power();
+    let strike = |moments: &mut Moments| {
+        let killed = broker.take().ok_or("it runs")?;
+        // Members commit ten times a second each: all the time something of theirs is on its way.
+        broker = Some(site.strike(killed, moments, || true)?);
+        Ok(())
+    };
+    let told = in_chaos(&address, plan.seed, has_power, strike)?;
+    told.iter().for_each(|line| place.say(line));
+    place.say(&site.describe());
+    site.launch.check_words()?;
+    site.check_hits()?;
+    Ok(Verdict::Passed)
+}
+
+/// The topic is there; `strike` kills the coordinator, every second time if it `is_costly`, and returns when another serves. What was
+/// done and counted.
+pub(crate) fn in_chaos(
+    address: &str,
+    seed: u64,
+    is_costly: bool,
+    mut strike: impl FnMut(&mut Moments) -> Result<(), String>,
+) -> Result<Vec<String>, String> {
+    let mut moments = Moments(seed);
+    let mut crowds = GROUPS.map(|(group, protocols)| Crowd::new(address, group, protocols));
     for crowd in &mut crowds {
         (0..MEMBERS).try_for_each(|_| crowd.start())?;
     }
@@ -254,13 +277,12 @@ fn judged(plan: &Plan, place: &Place, mut site: Site) -> Outcome {
         std::thread::sleep(Duration::from_millis(100 + moments.next(900)));
         let act = match round {
             0..4 => round,
-            _ if site.has_power() && round % 2 == 0 => 2,
+            _ if is_costly && round % 2 == 0 => 2,
             _ => moments.next(4) as usize,
         };
         done[act] += 1;
         if act == 2 {
-            // Members commit ten times a second each: all the time something of theirs is on its way.
-            broker = site.strike(broker, &mut moments, || true)?;
+            strike(&mut moments)?;
             for crowd in &mut crowds {
                 crowd.renew();
             }
@@ -288,22 +310,18 @@ fn judged(plan: &Plan, place: &Place, mut site: Site) -> Outcome {
     }
     crowds.iter().try_for_each(Crowd::settle)?;
     let [kills, stops, deaths, leaves] = done;
-    place.say(&format!(
+    let mut told = vec![format!(
         "each group: {kills} members killed, {stops} stopped beyond their session, {leaves} left; {deaths} deaths of the broker"
-    ));
-    place.say(&site.describe());
+    )];
     for crowd in crowds {
         let group = crowd.group;
         let counts = crowd.judge().map_err(|why| format!("{group}: {why}"))?;
-        place.say(&format!(
+        told.push(format!(
             "{group}: partitions were taken {} times, members thrown out {} times, {} commits",
             counts.takes, counts.outs, counts.commits
         ));
     }
-    site.launch.check_words()?;
-    site.check_hits()?;
-    drop(broker);
-    Ok(Verdict::Passed)
+    Ok(told)
 }
 
 fn has_commit(member: &ClientProcess, partition: i32, since: u64) -> bool {
@@ -330,6 +348,15 @@ fn read(line: &str) -> Option<Event> {
         _ => return None,
     };
     Some(Event { at, what })
+}
+
+/// Holds the commits of a group together that members say, who say nothing of their sessions: what was counted, and the highest that was
+/// acknowledged of each partition.
+pub(crate) fn judge_commits(said: &[Vec<String>]) -> Result<(usize, BTreeMap<i32, i64>), String> {
+    let known = |lines: &Vec<String>| lines.iter().filter_map(|line| read(line)).collect();
+    let members: Vec<Vec<Event>> = said.iter().map(known).collect();
+    let counts = judge(&members, 0)?;
+    Ok((counts.commits, last_commits(&members)))
 }
 
 fn last_commits(members: &[Vec<Event>]) -> BTreeMap<i32, i64> {

@@ -21,21 +21,46 @@ pub(crate) const PARTITIONS: i32 = 6;
 /// A broker that stays away longer than this has failed the scenario.
 const PATIENCE: Duration = Duration::from_secs(40);
 const PAUSE: Duration = Duration::from_millis(1);
+/// A connection is given up that is silent for so long: longer than any answer may take, shorter than a cut of several nodes lasts.
+const SILENCE_MAX: Duration = Duration::from_secs(8);
 
 pub(crate) fn connect(address: &str, timeout: Duration) -> Result<Client, Error> {
+    connect_patiently(address, timeout, SILENCE_MAX)
+}
+
+/// With another silence after which a connection is given up.
+pub(crate) fn connect_patiently(
+    address: &str,
+    timeout: Duration,
+    io_timeout: Duration,
+) -> Result<Client, Error> {
     let options = Options {
         timeout,
+        io_timeout,
         ..Options::default()
     };
     Client::connect(&Env::real(), address, options)
 }
 
 pub(crate) fn create_topic(address: &str, name: &str) -> Result<(), String> {
+    create_replicated(address, name, 1, &[])
+}
+
+/// With so many replicas, and settings.
+pub(crate) fn create_replicated(
+    address: &str,
+    name: &str,
+    factor: i16,
+    settings: &[(&str, &str)],
+) -> Result<(), String> {
+    let configs = settings.iter();
+    let configs = configs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let configs = configs.collect();
     let topic = NewTopic {
         name: name.to_owned(),
         partitions: Some(PARTITIONS),
-        replication_factor: Some(1),
-        configs: Vec::new(),
+        replication_factor: Some(factor),
+        configs,
     };
     let created =
         connect(address, PATIENCE).and_then(|mut client| client.create_topic(&topic, false));
@@ -53,7 +78,8 @@ struct Manner {
     burst: u64,
 }
 
-const MANNERS: [Manner; 5] = [
+pub(crate) const PRODUCERS: usize = 5;
+const MANNERS: [Manner; PRODUCERS] = [
     Manner {
         idempotent: true,
         in_flight: 5,
@@ -145,6 +171,17 @@ impl Load {
         progress
     }
 
+    /// Records acknowledged so far, by partition.
+    pub(crate) fn acked_by_partition(&self) -> BTreeMap<i32, usize> {
+        let mut acked: BTreeMap<i32, usize> = (0..PARTITIONS).map(|at| (at, 0)).collect();
+        for account in &self.accounts {
+            for (partition, told) in &account.lock().acked {
+                *acked.entry(*partition).or_default() += told.len();
+            }
+        }
+        acked
+    }
+
     pub(crate) fn failure(&self) -> Option<String> {
         self.accounts
             .iter()
@@ -215,6 +252,7 @@ fn produce(
     };
     let mut producer = Producer::new(connect(address, PATIENCE)?, options);
     let topic = producer.topic(TOPIC)?;
+    let mut serials = BTreeMap::new();
     let mut next = 0;
     while !stop.load(Ordering::Acquire) {
         for _ in 0..manner.burst {
@@ -234,23 +272,28 @@ fn produce(
             producer.send(topic, Some(partition), &record)?;
         }
         producer.dispatch()?;
-        note(&mut producer, account);
+        note(&mut producer, account, &mut serials);
         std::thread::sleep(PAUSE);
     }
     producer.flush()?;
-    note(&mut producer, account);
+    note(&mut producer, account, &mut serials);
     Ok(())
 }
 
-/// Batches of a partition are acknowledged in the order in which they were sent.
-fn note(producer: &mut Producer, account: &Mutex<Account>) {
+/// Puts each batch in its place among those of its partition; `serials` has one entry for each record that was noted. In the end, when
+/// everything is acknowledged, each record stands where it was sent.
+fn note(producer: &mut Producer, account: &Mutex<Account>, serials: &mut BTreeMap<i32, Vec<u64>>) {
     let deliveries = producer.take_deliveries();
     let mut account = account.lock();
     for delivery in deliveries {
         let acked = account.acked.entry(delivery.partition).or_default();
-        acked.extend(
-            (0..i64::from(delivery.records)).map(|at| delivery.base_offset.map(|base| base + at)),
-        );
+        let serials = serials.entry(delivery.partition).or_default();
+        let at = serials.partition_point(|serial| *serial < delivery.serial);
+        let records = delivery.records as usize;
+        serials.splice(at..at, std::iter::repeat_n(delivery.serial, records));
+        let offsets = (0..i64::from(delivery.records))
+            .map(|place| delivery.base_offset.map(|base| base + place));
+        acked.splice(at..at, offsets);
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod broker;
 mod children;
+mod cluster;
 mod controller;
 mod crowd;
 mod cuts;
@@ -61,6 +62,19 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
+impl Plan {
+    fn new() -> Plan {
+        let esker =
+            std::env::var_os("ESKER").map_or_else(|| "target/release/esker".into(), PathBuf::from);
+        Plan {
+            esker,
+            kills: 12,
+            cuts: 8,
+            seed: u64::from(std::process::id()),
+        }
+    }
+}
+
 struct Arguments {
     plan: Plan,
     /// All if there are none.
@@ -100,18 +114,12 @@ const SCENARIOS: [Scenario; 25] = [
 ];
 
 const USAGE: &str = "usage: chaos [SCENARIO]... [--kills N] [--cuts N] [--seed N] [--strict]
+       chaos cluster [SCENARIO]... [--runs N] [--seed N] [--list]
 
   --strict  a scenario that is skipped, or that no stock client has read back, has failed";
 
 fn arguments() -> Result<Arguments, String> {
-    let esker =
-        std::env::var_os("ESKER").map_or_else(|| "target/release/esker".into(), PathBuf::from);
-    let mut plan = Plan {
-        esker,
-        kills: 12,
-        cuts: 8,
-        seed: u64::from(std::process::id()),
-    };
+    let mut plan = Plan::new();
     let (mut chosen, mut is_strict) = (Vec::new(), false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -149,6 +157,12 @@ fn main() -> ExitCode {
         } else {
             ExitCode::FAILURE
         };
+    }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, words @ ..] = &words[..]
+        && first == cluster::WORD
+    {
+        return cluster::main(words);
     }
     let Arguments {
         plan,

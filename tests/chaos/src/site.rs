@@ -159,7 +159,7 @@ impl Site {
 }
 
 /// Content of every file of segments and journal.
-fn contents(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
     entries(data)
         .flat_map(|topic| entries(&topic.path()).collect::<Vec<_>>())
@@ -172,7 +172,10 @@ fn contents(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// How many bytes that the broker had written are not there any more.
-fn lost_bytes(before: &BTreeMap<PathBuf, Vec<u8>>, after: &BTreeMap<PathBuf, Vec<u8>>) -> usize {
+pub(crate) fn lost_bytes(
+    before: &BTreeMap<PathBuf, Vec<u8>>,
+    after: &BTreeMap<PathBuf, Vec<u8>>,
+) -> usize {
     let lost = |(path, before): (&PathBuf, &Vec<u8>)| {
         let after = after.get(path).map_or(&[][..], Vec::as_slice);
         let differing = before

@@ -9,10 +9,10 @@ use std::time::Duration;
 use sim::checker::check;
 
 use crate::kills::Moments;
-use crate::load::{TOPIC, create_topic};
+use crate::load::create_topic;
 use crate::place::Place;
 use crate::site::Site;
-use crate::txn_load::{IDS, TxnLoad};
+use crate::txn_load::{IDS, TOPIC, TxnLoad};
 use crate::{Outcome, Plan, Verdict, stock};
 
 /// Transactions between two deaths.

@@ -1,7 +1,7 @@
 //! A transactional producer as the protocol knows it: it asks until it is answered, through every death of the broker, and speaks as
 //! clients do today or as they did before each transaction had an epoch of its own.
 //!
-//! Owns the connection, the identity and the sequences. What is written, and what an undecided transaction means, is its owner's.
+//! Owns the connections, the identity and the sequences; asks again where coordinator and leaders are after every refusal. What is written, and what an undecided transaction means, is its owner's.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -128,7 +128,12 @@ pub(crate) struct TxnProducer {
     pub(crate) is_old: bool,
     /// A transaction that is left open is aborted so soon.
     pub(crate) timeout_ms: i32,
-    connection: Option<Connection>,
+    /// By address.
+    connections: BTreeMap<String, Connection>,
+    /// Addresses by kind and key, as far as they are known.
+    coordinators: BTreeMap<(i8, String), String>,
+    /// Addresses by partition.
+    leaders: BTreeMap<i32, String>,
     identity: (i64, i16),
     /// The next of each partition, in the present epoch.
     sequences: BTreeMap<i32, i32>,
@@ -142,7 +147,9 @@ impl TxnProducer {
             topic,
             is_old: false,
             timeout_ms: TIMEOUT_MS,
-            connection: None,
+            connections: BTreeMap::new(),
+            coordinators: BTreeMap::new(),
+            leaders: BTreeMap::new(),
             identity: (-1, -1),
             sequences: BTreeMap::new(),
         }
@@ -150,48 +157,109 @@ impl TxnProducer {
 
     /// As if it had crashed: whoever waits for its answers is gone.
     pub(crate) fn drop_connection(&mut self) {
-        self.connection = None;
+        self.connections.clear();
+        self.forget();
     }
 
-    /// Calls until there is an answer; whether the first attempt got it.
-    fn call<R: wire::Request>(&mut self, request: &R) -> Result<(R::Response, bool), String> {
-        self.call_up_to(request, i16::MAX)
+    /// Where things are may have changed.
+    fn forget(&mut self) {
+        self.coordinators.clear();
+        self.leaders.clear();
     }
 
-    /// The same in a version of at most `limit`.
-    fn call_up_to<R: wire::Request>(
+    /// Calls the coordinator of its transactions until there is an answer, in a version of at most `limit`; whether the first attempt
+    /// got it.
+    fn call<R: wire::Request>(
         &mut self,
+        request: &R,
+        limit: i16,
+    ) -> Result<(R::Response, bool), String> {
+        let id = self.id.clone();
+        self.call_at((TRANSACTION, &id), request, limit)
+    }
+
+    /// The same of the coordinator of this kind and key.
+    fn call_at<R: wire::Request>(
+        &mut self,
+        (kind, key): (i8, &str),
         request: &R,
         limit: i16,
     ) -> Result<(R::Response, bool), String> {
         let begun = Instant::now();
         let mut is_first = true;
         loop {
-            let told = self.open().and_then(|connection| {
-                connection.send_up_to(request, limit)?;
-                connection.receive_as::<R>()
-            });
-            match told {
-                Ok(response) => return Ok((response, is_first)),
-                Err(error) => {
-                    // A refused connection has carried nothing.
-                    is_first &= matches!(error, Error::Connect { .. });
-                    self.hang_up(&error, begun)?;
+            let error = match self.coordinator(kind, key) {
+                Err(error) => error,
+                Ok(address) => {
+                    let told = self.open(&address).and_then(|connection| {
+                        connection.send_up_to(request, limit)?;
+                        connection.receive_as::<R>()
+                    });
+                    match told {
+                        Ok(response) => return Ok((response, is_first)),
+                        Err(error) => {
+                            // A refused connection has carried nothing.
+                            is_first &= matches!(error, Error::Connect { .. });
+                            error
+                        }
+                    }
                 }
-            }
+            };
+            self.hang_up(&error, begun)?;
         }
     }
 
-    fn open(&mut self) -> Result<&mut Connection, Error> {
-        if self.connection.is_none() {
-            let connection = connect(&self.address, PAUSE)?.open(&self.address)?;
-            self.connection = Some(connection);
+    fn coordinator(&mut self, kind: i8, key: &str) -> Result<String, Error> {
+        let place = (kind, key.to_owned());
+        if let Some(address) = self.coordinators.get(&place) {
+            return Ok(address.clone());
         }
-        Ok(self.connection.as_mut().expect("opened above"))
+        let request = FindCoordinatorRequest {
+            key_type: kind,
+            coordinator_keys: vec![key.to_owned()],
+            ..Default::default()
+        };
+        let told = connect(&self.address, PAUSE)?.call_any(&request)?;
+        let found = told.coordinators.first();
+        let code = found.map_or(told.error_code, |found| found.error_code);
+        Error::check(code, || format!("the coordinator of {key}"), None)?;
+        let (host, port) = found.map_or((told.host.clone(), told.port), |found| {
+            (found.host.clone(), found.port)
+        });
+        let address = format!("{host}:{port}");
+        self.coordinators.insert(place, address.clone());
+        Ok(address)
+    }
+
+    fn leader(&mut self, partition: i32) -> Result<String, Error> {
+        if let Some(address) = self.leaders.get(&partition) {
+            return Ok(address.clone());
+        }
+        let mut client = connect(&self.address, PAUSE)?;
+        let topic = client.topic(self.topic)?;
+        for partition in &topic.partitions {
+            if let Some(leader) = partition.leader {
+                let address = client.address(leader)?.to_owned();
+                self.leaders.insert(partition.index, address);
+            }
+        }
+        let no_leader = || Error::NoLeader {
+            topic: self.topic.to_owned(),
+            partition,
+        };
+        self.leaders.get(&partition).cloned().ok_or_else(no_leader)
+    }
+
+    fn open(&mut self, address: &str) -> Result<&mut Connection, Error> {
+        if !self.connections.contains_key(address) {
+            let connection = connect(address, PAUSE)?.open(address)?;
+            self.connections.insert(address.to_owned(), connection);
+        }
+        Ok(self.connections.get_mut(address).expect("opened above"))
     }
 
     fn hang_up(&mut self, error: &Error, since: Instant) -> Result<(), String> {
-        self.connection = None;
+        self.drop_connection();
         if since.elapsed() > PATIENCE {
             return Err(format!("no answer for {} s: {error}", PATIENCE.as_secs()));
         }
@@ -201,7 +269,6 @@ impl TxnProducer {
 
     pub(crate) fn init(&mut self) -> Result<(), String> {
         let begun = Instant::now();
-        let id = self.id.clone();
         let init = InitProducerIdRequest {
             transactional_id: Some(self.id.clone()),
             transaction_timeout_ms: self.timeout_ms,
@@ -209,9 +276,8 @@ impl TxnProducer {
             producer_epoch: -1,
             ..Default::default()
         };
-        self.find(TRANSACTION, &id)?;
         loop {
-            let (told, _) = self.call(&init)?;
+            let (told, _) = self.call(&init, i16::MAX)?;
             if told.error_code == 0 {
                 self.identity = (told.producer_id, told.producer_epoch);
                 self.sequences.clear();
@@ -220,8 +286,8 @@ impl TxnProducer {
             if begun.elapsed() > PATIENCE {
                 return Err(format!("no producer id: error {}", told.error_code));
             }
+            self.forget();
             std::thread::sleep(PAUSE);
-            self.find(TRANSACTION, &id)?;
         }
     }
 
@@ -277,7 +343,7 @@ impl TxnProducer {
                     return Err(End::Wrong(format!("cannot write: {code:?}")));
                 }
                 Ok(Some(_)) => {
-                    self.connection = None;
+                    self.drop_connection();
                     std::thread::sleep(PAUSE);
                 }
                 Err(error) => self.hang_up(&error, begun).map_err(End::Wrong)?,
@@ -304,7 +370,7 @@ impl TxnProducer {
         };
         loop {
             let (told, _) = self
-                .call_up_to(&request, OLD_ADD_VERSION_MAX)
+                .call(&request, OLD_ADD_VERSION_MAX)
                 .map_err(End::Wrong)?;
             let topics = told.results_by_topic_v3_and_below.iter();
             let mut codes = topics
@@ -313,7 +379,7 @@ impl TxnProducer {
             let Some(code) = codes.find(|code| *code != 0) else {
                 return Ok(());
             };
-            fenced_or_later(code, begun, "add partitions")?;
+            self.fenced_or_later(code, begun, "add partitions")?;
         }
     }
 
@@ -325,8 +391,9 @@ impl TxnProducer {
         } else {
             NAMED_PRODUCE_VERSION_MAX
         };
-        let connection = self.open()?;
         for part in parts.iter().filter(|part| !part.is_acked) {
+            let address = self.leader(part.partition)?;
+            let connection = self.open(&address)?;
             let data = PartitionProduceData {
                 index: part.partition,
                 records: Some(part.records.clone()),
@@ -345,7 +412,8 @@ impl TxnProducer {
             connection.send_up_to(&request, limit)?;
         }
         for part in parts.iter_mut().filter(|part| !part.is_acked) {
-            let response = connection.receive_as::<ProduceRequest>()?;
+            let address = self.leader(part.partition)?;
+            let response = self.open(&address)?.receive_as::<ProduceRequest>()?;
             let mut told = response.responses.iter();
             let told = told
                 .find_map(|topic| topic.partition_responses.first())
@@ -375,7 +443,7 @@ impl TxnProducer {
             } else {
                 i16::MAX
             };
-            let (told, is_first) = self.call_up_to(&request, limit).map_err(End::Wrong)?;
+            let (told, is_first) = self.call(&request, limit).map_err(End::Wrong)?;
             is_certain &= is_first;
             let code =
                 ErrorCode::try_from(told.error_code).unwrap_or(ErrorCode::UnknownServerError);
@@ -406,6 +474,7 @@ impl TxnProducer {
                 }
                 _ => {
                     is_certain = false;
+                    self.forget();
                     std::thread::sleep(PAUSE);
                 }
             }
@@ -434,8 +503,7 @@ impl TxnProducer {
             ..Default::default()
         };
         loop {
-            self.find(GROUP, group)?;
-            let (told, _) = self.call_up_to(&request, NAMED_FETCH_VERSION_MAX)?;
+            let (told, _) = self.call_at((GROUP, group), &request, NAMED_FETCH_VERSION_MAX)?;
             let groups = told.groups.iter().filter(|group| group.error_code == 0);
             let found = groups
                 .flat_map(|group| &group.topics)
@@ -450,6 +518,7 @@ impl TxnProducer {
             if begun.elapsed() > PATIENCE {
                 return Err(format!("the offsets of {group} do not become certain"));
             }
+            self.forget();
             std::thread::sleep(PAUSE);
         }
     }
@@ -504,7 +573,8 @@ impl TxnProducer {
             i16::MAX
         };
         loop {
-            let (told, _) = self.call_up_to(&request, limit).map_err(End::Wrong)?;
+            let told = self.call_at((GROUP, group), &request, limit);
+            let (told, _) = told.map_err(End::Wrong)?;
             let partitions = told.topics.iter().flat_map(|topic| &topic.partitions);
             let mut codes = partitions.map(|partition| partition.error_code);
             match codes.find(|code| *code != 0) {
@@ -516,10 +586,9 @@ impl TxnProducer {
                         | ErrorCode::FencedMemberEpoch
                         | ErrorCode::StaleMemberEpoch),
                     ) => return Ok(Some(refusal)),
-                    _ => fenced_or_later(code, begun, "commit offsets")?,
+                    _ => self.fenced_or_later(code, begun, "commit offsets")?,
                 },
             }
-            self.find(GROUP, group).map_err(End::Wrong)?;
         }
     }
 
@@ -533,36 +602,30 @@ impl TxnProducer {
         };
         loop {
             let (told, _) = self
-                .call_up_to(&request, OLD_ADD_VERSION_MAX)
+                .call(&request, OLD_ADD_VERSION_MAX)
                 .map_err(End::Wrong)?;
             match told.error_code {
                 0 => return Ok(()),
-                code => fenced_or_later(code, begun, "add the group")?,
+                code => self.fenced_or_later(code, begun, "add the group")?,
             }
         }
     }
 
-    fn find(&mut self, key_type: i8, key: &str) -> Result<(), String> {
-        let request = FindCoordinatorRequest {
-            key_type,
-            coordinator_keys: vec![key.to_owned()],
-            ..Default::default()
-        };
-        self.call(&request).map(|_| ())
-    }
-}
-
-/// Pauses when the request may be asked again.
-fn fenced_or_later(code: i16, begun: Instant, what: &str) -> Result<(), End> {
-    match ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError) {
-        ErrorCode::ProducerFenced
-        | ErrorCode::InvalidProducerEpoch
-        | ErrorCode::InvalidProducerIdMapping
-        | ErrorCode::InvalidTxnState => Err(End::Fenced),
-        code if begun.elapsed() > PATIENCE => Err(End::Wrong(format!("cannot {what}: {code:?}"))),
-        _ => {
-            std::thread::sleep(PAUSE);
-            Ok(())
+    /// Pauses when the request may be asked again.
+    fn fenced_or_later(&mut self, code: i16, begun: Instant, what: &str) -> Result<(), End> {
+        self.forget();
+        match ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError) {
+            ErrorCode::ProducerFenced
+            | ErrorCode::InvalidProducerEpoch
+            | ErrorCode::InvalidProducerIdMapping
+            | ErrorCode::InvalidTxnState => Err(End::Fenced),
+            code if begun.elapsed() > PATIENCE => {
+                Err(End::Wrong(format!("cannot {what}: {code:?}")))
+            }
+            _ => {
+                std::thread::sleep(PAUSE);
+                Ok(())
+            }
         }
     }
 }

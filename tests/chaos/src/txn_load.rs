@@ -17,11 +17,13 @@ use sim::checker::{History, Isolation, Key, Kind, Op, Polled, Sent};
 use crate::children::{Clock, say};
 use crate::kills::Moments;
 use crate::ledger::Value;
-use crate::load::{PARTITIONS, TOPIC, connect};
+use crate::load::{PARTITIONS, connect};
 use crate::stock::{self, Records};
 use crate::txn::{PATIENCE, PAUSE, Part, Tally, TxnProducer};
 use crate::zombies::op_line;
 
+/// Not that of the plain load, so that both can run at once.
+pub(crate) const TOPIC: &str = "transfers";
 const OPEN_PATIENCE: Duration = Duration::from_millis(500);
 /// The last two share an id.
 pub(crate) const IDS: [&str; 5] = ["chaos-0", "chaos-1", "chaos-2", "chaos-3", "chaos-3"];
@@ -36,6 +38,8 @@ struct Notes {
     clock: Clock,
     /// And how many processes there were.
     all: Mutex<(History, Tally, u32)>,
+    /// Why a client stopped.
+    failure: Mutex<Option<String>>,
     stop: AtomicBool,
 }
 
@@ -44,6 +48,7 @@ impl Notes {
         Arc::new(Notes {
             clock: Clock::new(),
             all: Mutex::default(),
+            failure: Mutex::default(),
             stop: AtomicBool::new(false),
         })
     }
@@ -62,6 +67,13 @@ impl Notes {
         let mut all = self.all.lock();
         op.returned = self.now();
         all.0.ops.push(op);
+    }
+
+    fn noted(&self, ended: Result<(), String>) -> Result<(), String> {
+        if let Err(why) = &ended {
+            self.failure.lock().get_or_insert_with(|| why.clone());
+        }
+        ended
     }
 
     fn is_stopping(&self) -> bool {
@@ -84,14 +96,17 @@ impl TxnLoad {
             let (address, notes) = (address.to_owned(), Arc::clone(&notes));
             let moments = Moments(seed ^ (number + 1) << 20);
             threads.push(std::thread::spawn(move || {
+                let ours = Arc::clone(&notes);
                 let mut worker = Worker::new(&address, id, number as u16, moments, notes);
-                worker.work().map_err(|why| format!("{id}: {why}"))
+                let worked = worker.work().map_err(|why| format!("{id}: {why}"));
+                ours.noted(worked)
             }));
         }
         for isolation in [Isolation::Committed, Isolation::Uncommitted] {
             let (address, notes) = (address.to_owned(), Arc::clone(&notes));
             threads.push(std::thread::spawn(move || {
-                follow(&address, isolation, &notes)
+                let followed = follow(&address, isolation, &notes);
+                notes.noted(followed)
             }));
         }
         TxnLoad {
@@ -115,13 +130,17 @@ impl TxnLoad {
         }
     }
 
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.notes.failure.lock().clone()
+    }
+
     pub(crate) fn wait_for_commits(&self, more: u64) -> Result<(), String> {
         let committed = || self.notes.all.lock().1.committed;
         let goal = committed() + more;
         let begun = Instant::now();
         while committed() < goal {
-            if self.threads.iter().any(JoinHandle::is_finished) {
-                return Err("a client stopped; its words follow at the end".to_owned());
+            if let Some(why) = self.failure() {
+                return Err(format!("a client stopped: {why}"));
             }
             if begun.elapsed() > PATIENCE {
                 return Err(format!("{more} transactions were not committed in time"));

@@ -11,10 +11,10 @@ use sim::checker::{Kind, Op, Outcome as End, Sent, check};
 use crate::broker::Launch;
 use crate::children::ClientProcess;
 use crate::kills::Moments;
-use crate::load::{TOPIC, create_topic};
+use crate::load::create_topic;
 use crate::place::Place;
 use crate::txn::TIMEOUT_MS;
-use crate::txn_load::{NEW, OLD, TxnLoad};
+use crate::txn_load::{NEW, OLD, TOPIC, TxnLoad};
 use crate::{Outcome, Plan, Verdict};
 
 const IDS: usize = 4;
@@ -45,12 +45,31 @@ impl Owners {
 
 pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     let launch = Launch::new(plan, place, &place.dir.join("data"))?;
-    let mut broker = launch.start()?;
+    let mut broker = Some(launch.start()?);
     create_topic(&launch.address(), TOPIC)?;
-    let readers = TxnLoad::start(&launch.address(), plan.seed, &[]);
+    let strike = || {
+        if let Some(broker) = broker.take() {
+            broker.kill();
+        }
+        broker = Some(launch.start()?);
+        Ok(())
+    };
+    let told = judged(&launch.address(), plan.seed, strike)?;
+    place.say(&told);
+    launch.check_words()?;
+    Ok(Verdict::Passed)
+}
+
+/// The topic is there; `strike` kills the broker of the transactions, and another starts.
+pub(crate) fn judged(
+    address: &str,
+    seed: u64,
+    mut strike: impl FnMut() -> Result<(), String>,
+) -> Result<String, String> {
+    let readers = TxnLoad::start(address, seed, &[]);
     let mut owners = Owners {
-        address: launch.address(),
-        moments: Moments(plan.seed),
+        address: address.to_owned(),
+        moments: Moments(seed),
         started: 0,
     };
     let (mut lines, mut open, mut ready, mut fenced) = (Vec::new(), 0, 0, 0);
@@ -74,10 +93,7 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
         ready += present.iter().filter(is_ready).count();
         let zombies = std::mem::take(&mut present);
         match round % 3 {
-            1 => {
-                broker.kill();
-                broker = launch.start()?;
-            }
+            1 => strike()?,
             2 => std::thread::sleep(Duration::from_millis(TIMEOUT_MS as u64 + 1_000)),
             _ => {}
         }
@@ -104,12 +120,11 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     let (history, _) = readers.finish(ops)?;
     let report = check(&history);
     let zombies = IDS * ROUNDS;
-    place.say(&format!(
+    let told = format!(
         "{zombies} zombies, {open} with open transactions, {ready} about to end them, {fenced} fenced; {committed} transactions committed, {undecided} \
          undecided; {} events judged",
         report.events
-    ));
-    launch.check_words()?;
+    );
     if !report.is_clean() {
         return Err(format!("the history is broken:\n{report}"));
     }
@@ -121,7 +136,7 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
             "vacuous: {open} of {zombies} had a transaction open, {ready} were about to end it"
         ));
     }
-    Ok(Verdict::Passed)
+    Ok(told)
 }
 
 /// One transaction as a producer says it: process, outcome, times, then key, value and offset of each record.
@@ -138,7 +153,7 @@ pub(crate) fn op_line(op: &Op) -> String {
     line
 }
 
-fn read_op(line: &str) -> Option<Op> {
+pub(crate) fn read_op(line: &str) -> Option<Op> {
     let mut words = line.split(' ');
     let process = words.next()?.parse().ok()?;
     let outcome = match words.next()? {

@@ -17,7 +17,6 @@ use wire::messages::{
 use wire::{ErrorCode, Message, Reader, Writer};
 
 use super::{Member, REBALANCE_MS, code};
-use crate::children::say;
 use crate::groups::SESSION;
 use crate::load::{PARTITIONS, TOPIC};
 
@@ -38,7 +37,7 @@ pub(super) fn beat(member: &mut Member) -> Result<(), Error> {
         ..Default::default()
     })?;
     match code(told.error_code) {
-        ErrorCode::None => say(&format!("beat {asked}")),
+        ErrorCode::None => member.note_beat(asked),
         ErrorCode::RebalanceInProgress => {
             member.own(&[]);
             member.epoch = 0;
@@ -107,7 +106,7 @@ fn sync(member: &mut Member, joined: JoinGroupResponse) -> Result<(), Error> {
     })?;
     match code(told.error_code) {
         ErrorCode::None => {
-            say(&format!("beat {asked}"));
+            member.note_beat(asked);
             member.epoch = joined.generation_id;
             member.own(&assigned(told.assignment));
         }

@@ -6,7 +6,6 @@ use wire::messages::consumer_group_heartbeat_request::TopicPartitions;
 use wire::{ErrorCode, Uuid};
 
 use super::{Member, REBALANCE_MS, code};
-use crate::children::say;
 use crate::load::TOPIC;
 
 const LEAVE: i32 = -1;
@@ -32,7 +31,7 @@ impl Consumer {
             // The group is being loaded: the same again later.
             _ => return Ok(()),
         }
-        say(&format!("beat {asked}"));
+        member.note_beat(asked);
         member.epoch = told.member_epoch;
         if let Some(assignment) = told.assignment {
             let mut target = Vec::new();

@@ -31,6 +31,8 @@ pub(crate) const CONSUMER: &str = "consumer";
 const PATIENCE: Duration = Duration::from_secs(40);
 /// A join is answered when the last member has come or was given up.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Who gets no beat answered for so long asks again where the coordinator is.
+const LOST_AFTER: Duration = Duration::from_secs(1);
 const BEAT: Duration = Duration::from_millis(100);
 const REBALANCE_MS: i32 = 5_000;
 /// Last versions of OffsetCommit and OffsetFetch that name topics.
@@ -44,6 +46,8 @@ enum Protocol {
 struct Member {
     address: String,
     connection: Option<Connection>,
+    /// When a beat was answered last, or the connection was opened.
+    beaten: Instant,
     group: String,
     id: String,
     /// Or generation; 0 while it is out.
@@ -92,6 +96,7 @@ impl Member {
         let member = Member {
             address: address.to_owned(),
             connection: None,
+            beaten: Instant::now(),
             group: group.to_owned(),
             id: id.to_owned(),
             epoch: 0,
@@ -124,18 +129,39 @@ impl Member {
     }
 
     fn beat(&mut self, protocol: &mut Protocol) -> Result<(), Error> {
+        if self.beaten.elapsed() > LOST_AFTER {
+            // Another may be the coordinator by now.
+            self.connection = None;
+        }
         if self.connection.is_none() {
-            let connection = connect(&self.address, ANSWER_MAX)?.open(&self.address)?;
-            self.connection = Some(connection);
-            self.call(&FindCoordinatorRequest {
-                coordinator_keys: vec![self.group.clone()],
-                ..Default::default()
-            })?;
+            self.connection = Some(self.coordinator()?);
+            self.beaten = Instant::now();
         }
         match protocol {
             Protocol::Classic => classic::beat(self),
             Protocol::Consumer(consumer) => consumer.beat(self),
         }
+    }
+
+    fn coordinator(&self) -> Result<Connection, Error> {
+        let mut client = connect(&self.address, ANSWER_MAX)?;
+        let told = client.call_any(&FindCoordinatorRequest {
+            coordinator_keys: vec![self.group.clone()],
+            ..Default::default()
+        })?;
+        let found = told.coordinators.first();
+        let code = found.map_or(told.error_code, |found| found.error_code);
+        Error::check(code, || format!("the coordinator of {}", self.group), None)?;
+        match found {
+            Some(found) => client.open(&format!("{}:{}", found.host, found.port)),
+            None => client.open(&format!("{}:{}", told.host, told.port)),
+        }
+    }
+
+    /// One that was sent then was answered without an error.
+    fn note_beat(&mut self, asked: u64) {
+        self.beaten = Instant::now();
+        say(&format!("beat {asked}"));
     }
 
     fn call<R: Request>(&mut self, request: &R) -> Result<R::Response, Error> {
