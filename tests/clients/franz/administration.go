@@ -38,12 +38,12 @@ func wants(err error, want *kerr.Error, what string) {
 
 func createDelete(ctx context.Context) {
 	names := []string{newName("made"), newName("made"), newName("made")}
-	made, err := admin.CreateTopics(ctx, 2, 1, map[string]*string{"retention.ms": text("3600000")}, names...)
+	made, err := admin.CreateTopics(ctx, 2, factor(), map[string]*string{"retention.ms": text("3600000")}, names...)
 	must(err, "create")
 	for _, name := range names {
 		must(made[name].Err, name)
 		equal(made[name].NumPartitions, int32(2), "partitions")
-		equal(made[name].ReplicationFactor, int16(1), "replication factor")
+		equal(made[name].ReplicationFactor, factor(), "replication factor")
 		that(made[name].ID != kadm.TopicID{}, "no topic id")
 		equal(*made[name].Configs["retention.ms"].Value, "3600000", "setting in the answer")
 	}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,11 +94,18 @@ func topic(ctx context.Context, prefix string, partitions int32, settings map[st
 	if settings == nil { // some records are from 1970: without a retention they stay
 		settings = map[string]*string{"retention.ms": text("-1")}
 	}
-	made, err := admin.CreateTopic(ctx, partitions, 1, settings, name)
+	made, err := admin.CreateTopic(ctx, partitions, factor(), settings, name)
 	must(err, "create")
 	must(made.Err, "create")
 	waitLed(ctx, name, partitions)
 	return name
+}
+
+// factor is how many replicas topics have that a test makes.
+func factor() int16 {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("FACTOR"), "1"))
+	must(err, "FACTOR")
+	return int16(n)
 }
 
 // topicHere makes a topic that the first node leads: requests that a client would not send go there, whoever leads.

@@ -4,12 +4,15 @@ Owns the processes it started and their data directories; stops each by its own 
 answers ApiVersions, not when its port accepts.
 """
 
+import contextlib
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 from . import installs, raw
@@ -17,6 +20,9 @@ from . import installs, raw
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 READY_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
+# Clients have begun by then, and the quickest has not ended; away for longer than a session of nine seconds.
+KILL_AFTER_SECONDS = 3
+AWAY_SECONDS = 10
 # What Esker's log says when something is wrong that no answer to a client tells.
 COMPLAINTS = re.compile(r"panicked|offline:|are damaged")
 _started = []
@@ -40,7 +46,8 @@ def free_ports(count):
 class Broker:
     """A running broker. `pid` and `data_dir` are None for one that somebody else started."""
 
-    def __init__(self, kind, bootstrap, process=None, data_dir=None, log=None):
+    def __init__(self, kind, bootstrap, process=None, data_dir=None, log=None, command=None):
+        self.command = command  # that started it
         self.kind, self.bootstrap, self.process, self.data_dir, self.log = kind, bootstrap, process, data_dir, log
         self.pid = process.pid if process else None
         self.is_asked = False
@@ -126,7 +133,7 @@ def start(args, work, dirs=1, settings=None):
             raise StartError(f"nothing answers at {args.bootstrap}")
         return Broker("given", args.bootstrap)
     if args.nodes > 1:
-        return start_nodes(args.nodes, work, dirs, settings)
+        return start_nodes(args.nodes, args.rf, work, dirs, settings)
     settings = [f"{name}={value}" for name, value in (settings or {}).items()]
     broker = (start_kafka if args.kafka else start_esker)(work, dirs, settings)
     _started.append(broker)
@@ -134,8 +141,10 @@ def start(args, work, dirs=1, settings=None):
     return broker
 
 
-def start_nodes(count, work, dirs, settings):
+def start_nodes(count, factor, work, dirs, settings):
     """Nodes keep their directories and their ports from one start to the next: the others know them by these."""
+    replicated = {"default.replication.factor": factor, "offsets.topic.replication.factor": factor,
+                  "transaction.state.log.replication.factor": factor, "transaction.state.log.min.isr": max(1, factor - 1)}
     known = work / "ports"
     if not known.exists():
         known.write_text(" ".join(map(str, free_ports(count))))
@@ -145,7 +154,7 @@ def start_nodes(count, work, dirs, settings):
     for node, port in enumerate(ports, 1):
         place = work / f"node-{node}"
         place.mkdir(exist_ok=True)
-        own = {"node.id": node, "controller.quorum.voters": voters, "esker.http.listen": "off", **(settings or {})}
+        own = {"node.id": node, "controller.quorum.voters": voters, "esker.http.listen": "off", **replicated, **(settings or {})}
         nodes.append(start_esker(place, dirs, [f"{name}={value}" for name, value in own.items()], port))
     _started.extend(nodes)
     for node in nodes:
@@ -170,8 +179,34 @@ def start_esker(work, dirs=1, settings=(), port=None):
     data, log, port = work / "data", work / "broker.log", port or free_ports(1)[0]
     command = [esker_binary(), "serve", "--data-dir", log_dirs(data, dirs), "--listen", f"127.0.0.1:{port}"]
     command += [word for setting in settings for word in ("--set", setting)]
-    process = subprocess.Popen(command, stdout=log.open("ab"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    return Broker("esker", f"127.0.0.1:{port}", process, data, log)
+    process = launch(command, log)
+    return Broker("esker", f"127.0.0.1:{port}", process, data, log, command)
+
+
+def launch(command, log):
+    return subprocess.Popen(command, stdout=log.open("ab"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def one_killed(nodes):
+    """Kills one of the nodes while the block runs, and starts it again; not the first, at which clients begin."""
+    is_over = threading.Event()
+
+    def act():
+        if not is_over.wait(KILL_AFTER_SECONDS):
+            node = random.choice(nodes.nodes[1:])
+            node.kill()
+            is_over.wait(AWAY_SECONDS)
+            node.process = launch(node.command, node.log)
+            wait_serving(node)
+
+    killer = threading.Thread(target=act)
+    killer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        killer.join()
 
 
 def start_kafka(work, dirs=1, settings=()):

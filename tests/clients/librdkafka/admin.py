@@ -6,7 +6,7 @@ from confluent_kafka import (Consumer, IsolationLevel, KafkaError, KafkaExceptio
                              TopicPartition)
 from confluent_kafka.admin import (AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource,
                                    NewPartitions, NewTopic, OffsetSpec, ResourceType)
-from harness.check import BOOTSTRAP, NODES, equal, fact, new_name, that
+from harness.check import BOOTSTRAP, FACTOR, NODES, equal, fact, new_name, that
 
 WAIT = 15
 ADMIN = AdminClient({"bootstrap.servers": BOOTSTRAP})
@@ -34,7 +34,7 @@ def create(*topics):
 
 
 def topic_with(count, prefix, partitions=1):
-    name = create(NewTopic(new_name(prefix), partitions, 1, config={"retention.ms": "-1"}))
+    name = create(NewTopic(new_name(prefix), partitions, FACTOR, config={"retention.ms": "-1"}))
     p = Producer({"bootstrap.servers": BOOTSTRAP})
     for i in range(count):
         p.produce(name, b"%d" % i, partition=0, timestamp=1_000_000 + i)
@@ -58,7 +58,7 @@ def settings(name):
 def admin_creates_lists_and_deletes_topics():
     names = [new_name("made") for _ in range(3)]
     a = admin()
-    equal(results(a.create_topics([NewTopic(n, 2, 1) for n in names])), dict.fromkeys(names))
+    equal(results(a.create_topics([NewTopic(n, 2, FACTOR) for n in names])), dict.fromkeys(names))
     listed = a.list_topics(timeout=WAIT).topics
     equal([len(listed[n].partitions) for n in names], [2, 2, 2])
     equal(results(a.delete_topics(names, operation_timeout=10)), dict.fromkeys(names))
@@ -67,18 +67,18 @@ def admin_creates_lists_and_deletes_topics():
 
 @fact
 def admin_reports_each_topic_that_cannot_be_made():
-    name, twin = new_name("good"), create(NewTopic(new_name("twin"), 1, 1))
+    name, twin = new_name("good"), create(NewTopic(new_name("twin"), 1, FACTOR))
     wanted = {
-        name: (NewTopic(name, 1, 1), None),
-        twin: (NewTopic(twin, 1, 1), KafkaError.TOPIC_ALREADY_EXISTS),
-        "bad/name": (NewTopic("bad/name", 1, 1), KafkaError.TOPIC_EXCEPTION),
-        "..": (NewTopic("..", 1, 1), KafkaError.TOPIC_EXCEPTION),
-        "x" * 250: (NewTopic("x" * 250, 1, 1), KafkaError.TOPIC_EXCEPTION),
+        name: (NewTopic(name, 1, FACTOR), None),
+        twin: (NewTopic(twin, 1, FACTOR), KafkaError.TOPIC_ALREADY_EXISTS),
+        "bad/name": (NewTopic("bad/name", 1, FACTOR), KafkaError.TOPIC_EXCEPTION),
+        "..": (NewTopic("..", 1, FACTOR), KafkaError.TOPIC_EXCEPTION),
+        "x" * 250: (NewTopic("x" * 250, 1, FACTOR), KafkaError.TOPIC_EXCEPTION),
         "wide": (NewTopic("wide", 1, 9), KafkaError.INVALID_REPLICATION_FACTOR),
-        "odd-setting": (NewTopic("odd-setting", 1, 1, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
-        "bad-value": (NewTopic("bad-value", 1, 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
-        "low-value": (NewTopic("low-value", 1, 1, config={"max.message.bytes": "-1"}), KafkaError.INVALID_CONFIG),
-        "bad-codec": (NewTopic("bad-codec", 1, 1, config={"compression.type": "rar"}), KafkaError.INVALID_CONFIG),
+        "odd-setting": (NewTopic("odd-setting", 1, FACTOR, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
+        "bad-value": (NewTopic("bad-value", 1, FACTOR, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
+        "low-value": (NewTopic("low-value", 1, FACTOR, config={"max.message.bytes": "-1"}), KafkaError.INVALID_CONFIG),
+        "bad-codec": (NewTopic("bad-codec", 1, FACTOR, config={"compression.type": "rar"}), KafkaError.INVALID_CONFIG),
     }
     got = results(admin().create_topics([topic for topic, _ in wanted.values()]))
     equal(got, {n: code for n, (_, code) in wanted.items()})
@@ -87,7 +87,7 @@ def admin_reports_each_topic_that_cannot_be_made():
 @fact
 def admin_validates_without_creating():
     name = new_name("dry")
-    equal(results(admin().create_topics([NewTopic(name, 1, 1)], validate_only=True)), {name: None})
+    equal(results(admin().create_topics([NewTopic(name, 1, FACTOR)], validate_only=True)), {name: None})
     that(name not in admin().list_topics(timeout=WAIT).topics, "validate_only made the topic")
 
 
@@ -113,7 +113,7 @@ def admin_adds_partitions_and_refuses_to_take_any_away():
 
 @fact
 def admin_describes_topic_settings_with_defaults_and_sources():
-    got = settings(create(NewTopic(new_name("set"), 1, 1, config={"retention.ms": "1234567", "cleanup.policy": "delete"})))
+    got = settings(create(NewTopic(new_name("set"), 1, FACTOR, config={"retention.ms": "1234567", "cleanup.policy": "delete"})))
     equal((got["retention.ms"].value, got["retention.ms"].source), ("1234567", ConfigSource.DYNAMIC_TOPIC_CONFIG.value))
     for name, value in {"segment.bytes": "1073741824", "max.message.bytes": "1048588", "compression.type": "producer",
                         "retention.bytes": "-1", "index.interval.bytes": "4096", "segment.ms": "604800000",
@@ -125,7 +125,7 @@ def admin_describes_topic_settings_with_defaults_and_sources():
 
 @fact
 def admin_alters_settings_one_by_one():
-    name, a = create(NewTopic(new_name("alter"), 1, 1)), admin()
+    name, a = create(NewTopic(new_name("alter"), 1, FACTOR)), admin()
 
     def alter(*entries):
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[
@@ -149,7 +149,7 @@ def admin_alters_settings_one_by_one():
 
 @fact
 def admin_alter_configs_replaces_the_whole_set():
-    name = create(NewTopic(new_name("replace"), 1, 1, config={"retention.ms": "5000000"}))
+    name = create(NewTopic(new_name("replace"), 1, FACTOR, config={"retention.ms": "5000000"}))
     resource = ConfigResource(ResourceType.TOPIC, name, set_config={"segment.bytes": "3145728"})
     equal(list(results(admin().alter_configs([resource])).values()), [None])
     wait_for(lambda: settings(name)["segment.bytes"].value == "3145728", "the new setting")
@@ -213,12 +213,13 @@ def admin_describes_the_cluster():
 
 @fact
 def admin_describes_topics():
-    name, missing = create(NewTopic(new_name("described"), 3, 1)), new_name("nosuch")
+    name, missing = create(NewTopic(new_name("described"), 3, FACTOR)), new_name("nosuch")
     got = results(admin().describe_topics(TopicCollection([name, missing])))
     equal(got[missing], KafkaError.UNKNOWN_TOPIC_OR_PART)
     equal((got[name].name, got[name].is_internal), (name, False))
     leaders = [p.leader.id for p in got[name].partitions]
     equal(len(set(leaders)), min(3, len(NODES)), "leaders")
-    equal([(p.id, [r.id for r in p.replicas], [r.id for r in p.isr]) for p in got[name].partitions],
-          [(i, [node], [node]) for i, node in enumerate(leaders)])
+    # The leader first, as a new topic has it.
+    equal([(p.id, p.replicas[0].id, len(p.replicas)) for p in got[name].partitions], [(i, node, FACTOR) for i, node in enumerate(leaders)])
+    equal([[r.id for r in p.isr] for p in got[name].partitions], [[r.id for r in p.replicas] for p in got[name].partitions], "in sync")
     that(str(got[name].topic_id) not in ("", "AAAAAAAAAAAAAAAAAAAAAA"), "a topic id")

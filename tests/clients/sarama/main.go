@@ -4,12 +4,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand"
 	"os"
 	"reflect"
 	"regexp"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,9 +72,16 @@ func settings() *sarama.Config {
 
 func newName(prefix string) string { return fmt.Sprintf("%s-%08x", prefix, rand.Uint32()) }
 
+// factor is how many replicas topics have that a test makes.
+func factor() int16 {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("FACTOR"), "1"))
+	must(err, "FACTOR")
+	return int16(n)
+}
+
 func topic(prefix string, partitions int32) string {
 	name := newName(prefix)
-	must(admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false), "create topic")
+	must(admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: factor()}, false), "create topic")
 	waitFor("leaders of "+name, func() bool {
 		c, err := sarama.NewClient(bootstrap, settings())
 		must(err, "client")

@@ -8,7 +8,7 @@ import re
 import coordinated  # noqa: F401  registers its facts
 from command import run, tool, wait_for
 from harness import raw
-from harness.check import BOOTSTRAP, DATA_DIR, TMP, Skip, equal, fact, main, new_name, that, topic
+from harness.check import BOOTSTRAP, DATA_DIR, FACTOR, TMP, Skip, equal, fact, main, new_name, that, topic
 
 STATE = TMP / "tools.json"  # what the running broker was given, for the facts about its files afterwards
 KEPT_GROUP = "kept-group"  # has settings that must be there after a restart
@@ -34,8 +34,8 @@ def kafka_topics_creates_lists_describes_alters_deletes():
     that(f"Created topic {name}." in out, out)
     that(name in topics("--list").split(), "not listed")
     out = topics("--describe", "--topic", name)
-    that(re.search(rf"Topic: {name}\s+TopicId: \S{{22}}\s+PartitionCount: 2\s+ReplicationFactor: 1\s+Configs: \S*retention.ms=3600000", out), out)
-    equal(len(re.findall(r"Leader: (\d+)\s+Replicas: \1\s+Isr: \1", out)), 2, "partition lines")
+    that(re.search(rf"Topic: {name}\s+TopicId: \S{{22}}\s+PartitionCount: 2\s+ReplicationFactor: {FACTOR}\s+Configs: \S*retention.ms=3600000", out), out)
+    equal(len(re.findall(r"Leader: (\d+)\s+Replicas: \1\S*\s+Isr: \1", out)), 2, "partition lines")
     topics("--alter", "--topic", name, "--partitions", 5)
     wait_for(lambda: "PartitionCount: 5" in topics("--describe", "--topic", name), "five partitions")
     topics("--delete", "--topic", name)

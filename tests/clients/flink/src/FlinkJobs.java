@@ -58,7 +58,7 @@ final class FlinkJobs {
     private static String create(String prefix, int partitions) throws Exception {
         String name = newName(prefix);
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP))) {
-            get(admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all());
+            get(admin.createTopics(List.of(new NewTopic(name, partitions, Facts.FACTOR))).all());
         }
         return name;
     }

@@ -1,6 +1,7 @@
 package clients;
 
 import static clients.Facts.BOOTSTRAP;
+import static clients.Facts.FACTOR;
 import static clients.Facts.NODES;
 import static clients.Facts.equal;
 import static clients.Facts.fails;
@@ -76,7 +77,7 @@ final class Administration implements AutoCloseable {
         String name = newName(prefix);
         // Some records are from 1970: without a retention they stay.
         Map<String, String> kept = settings.isEmpty() ? Map.of("retention.ms", "-1") : settings;
-        return made(new NewTopic(name, partitions, (short) 1).configs(kept), partitions);
+        return made(new NewTopic(name, partitions, FACTOR).configs(kept), partitions);
     }
 
     /** A topic that one node leads: what is asked of a node is asked of this one. */
@@ -122,7 +123,7 @@ final class Administration implements AutoCloseable {
         NewTopic wanted = new NewTopic(name, Optional.of(3), Optional.empty()).configs(Map.of("retention.ms", "3600000"));
         CreateTopicsResult made = admin.createTopics(List.of(wanted));
         equal(get(made.numPartitions(name)), 3, "partitions");
-        equal(get(made.replicationFactor(name)), 1, "replication factor");
+        equal(get(made.replicationFactor(name)), (int) FACTOR, "replication factor");
         equal(get(made.config(name)).get("retention.ms").value(), "3600000", "setting");
         Uuid id = get(made.topicId(name));
         waitFor("the topic by id", () -> {

@@ -13,6 +13,8 @@ import org.apache.kafka.common.KafkaFuture;
 final class Facts {
     static final String BOOTSTRAP = System.getenv().getOrDefault("BOOTSTRAP", "127.0.0.1:9092");
     static final List<String> NODES = List.of(System.getenv().getOrDefault("NODES", BOOTSTRAP).split(","));
+    /** Of topics that a test makes. */
+    static final short FACTOR = Short.parseShort(System.getenv().getOrDefault("FACTOR", "1"));
     static final long WAIT_SECONDS = 15;
 
     interface Body {

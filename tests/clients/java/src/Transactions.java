@@ -55,7 +55,7 @@ final class Transactions implements AutoCloseable {
 
     private String topic(int partitions) throws Exception {
         String name = newName("txn");
-        get(admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all());
+        get(admin.createTopics(List.of(new NewTopic(name, partitions, Facts.FACTOR))).all());
         return name;
     }
 

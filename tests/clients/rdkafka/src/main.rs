@@ -63,8 +63,9 @@ pub fn new_name(prefix: &str) -> String {
 pub fn topic(prefix: &str, partitions: i32) -> Result<String, String> {
     use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
     let name = new_name(prefix);
+    let factor = std::env::var("FACTOR").map_or(Ok(1), |factor| factor.parse()).told("FACTOR")?;
     let admin: AdminClient<_> = config().create().told("admin client")?;
-    let new = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
+    let new = NewTopic::new(&name, partitions, TopicReplication::Fixed(factor));
     let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(10)));
     let made = wait_for_future(admin.create_topics([&new], &options)).told("create topic")?;
     for one in made {

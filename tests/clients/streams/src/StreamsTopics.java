@@ -39,7 +39,7 @@ final class StreamsTopics implements AutoCloseable {
 
     String create(String prefix, int partitions) throws Exception {
         String name = newName(prefix);
-        get(admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all());
+        get(admin.createTopics(List.of(new NewTopic(name, partitions, Facts.FACTOR))).all());
         return name;
     }
 
