@@ -17,8 +17,7 @@ from . import raw
 BOOTSTRAP = os.environ.get("BOOTSTRAP", "127.0.0.1:9092")
 # All nodes of the cluster; clients begin at the first.
 NODES = os.environ.get("NODES", BOOTSTRAP).split(",")
-# Of topics that a test makes.
-FACTOR = int(os.environ.get("FACTOR", "1"))
+FACTOR = raw.FACTOR
 TMP = pathlib.Path(os.environ.get("TEST_TMP", "/tmp"))
 BROKER_KIND = os.environ.get("BROKER_KIND", "given")
 BROKER_PID = int(os.environ.get("BROKER_PID") or 0)

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from harness import raw
-from harness.check import BOOTSTRAP, NODES, TMP, equal, fact, main, new_name, that, topic
+from harness.check import BOOTSTRAP, FACTOR, NODES, TMP, equal, fact, main, new_name, that, topic
 
 
 def kcat(*args, stdin=None, code=0):
@@ -38,8 +38,9 @@ def lists_the_broker_and_every_partition():
     equal([p["partition"] for p in found["partitions"]], [0, 1, 2])
     equal(len({p["leader"] for p in found["partitions"]}), min(3, len(NODES)), "leaders")
     for partition in found["partitions"]:
-        equal(partition["replicas"], [{"id": partition["leader"]}], "replicas")
-        equal(partition["isrs"], [{"id": partition["leader"]}], "in sync")
+        # The leader first, as a new topic has it.
+        equal((partition["replicas"][0]["id"], len(partition["replicas"])), (partition["leader"], FACTOR), "replicas")
+        equal(partition["isrs"], partition["replicas"], "in sync")
 
 
 @fact
