@@ -381,6 +381,56 @@ fn producers_are_those_in_front_of_the_cut() {
     }
 }
 
+/// Files that are cut already, with the states of producers of before beside them, are what a crash can leave (simulated
+/// `replicated-groups`, seed 27).
+#[test]
+fn producers_are_those_of_the_log_wherever_a_crash_falls_beside_a_cut() {
+    let machine = machine(1);
+    let mut known = vec![Known::default(); 2];
+    let mut rig = follower(&machine);
+    let of_producer = |at: i64| {
+        let (id, epoch) = (ProducerId(7), ProducerEpoch(0));
+        let mut builder = BatchBuilder::new()
+            .base_offset(Offset(at))
+            .leader_epoch(LeaderEpoch(3))
+            .producer(id, epoch, Sequence(at as i32));
+        builder.push(Timestamp(1), None, Some(b"value"), &[]);
+        builder.build()
+    };
+    let sent: Vec<Batch> = (0..6).map(of_producer).collect();
+    follow(&mut rig, &sent, EPOCH).unwrap();
+    commit(&rig);
+    drop(rig);
+    machine.kill();
+    // The first checkpoint of a start has all of it, and the states of its producers.
+    let mut rig = follower(&machine);
+    rig.work(&machine, SECOND, &mut known);
+    machine.record();
+    cut(&rig, 3, EPOCH).unwrap();
+    commit(&rig);
+    rig.work(&machine, SECOND, &mut known);
+    drop(rig);
+    let tape = machine.tape();
+    let mut shorter = 0;
+    for point in 0..tape.points() {
+        for image in tape.images(point, 6, 11) {
+            let machine = Machine::on(5, Faults::default(), image.volume);
+            let rig = follower(&machine);
+            let end = rig.partitions[0].bounds().log_end;
+            let last = rig.partitions[0].producers(|states| {
+                let producer = states.get(ProducerId(7)).expect("it wrote");
+                producer.last().map(|last| last.last_offset)
+            });
+            assert_eq!(last, Some(Offset(end.0 - 1)), "point {point}");
+            shorter += usize::from(end == Offset(3));
+        }
+    }
+    assert!(
+        3 < shorter && shorter < tape.points() * 6,
+        "{shorter} images"
+    );
+}
+
 /// A retry of a record that was cut off is no repeated one: it would be acknowledged and be nowhere. The states of producers are those
 /// of the log again when its files are cut; who leads before that waits (simulated `replicas`, seed 66).
 #[test]

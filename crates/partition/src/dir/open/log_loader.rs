@@ -266,11 +266,14 @@ impl Log {
         for hole in &mut self.holes {
             hole.to = hole.to.min(to);
         }
-        if let Some(store) = &self.store
-            && to < store.log_end()
-        {
-            store.truncate_to(to)?;
-            if self.unread.is_none() {
+        if let Some(store) = &self.store {
+            let is_longer = to < store.log_end();
+            if is_longer {
+                store.truncate_to(to)?;
+            }
+            // A crash can leave files that are cut already beside the states of producers of before.
+            let knows_more = to < self.derived.producers.end();
+            if (is_longer || knows_more) && self.unread.is_none() {
                 self.derived.cut(disk, store, FileCut::To(to))?;
             }
         }
