@@ -6,12 +6,13 @@
 mod findings;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use client::{BrokerInfo, Client, ClusterInfo, LogDir, QuorumInfo, ReplicaInfo, Topic};
+use client::{BrokerInfo, Client, ClusterInfo, LogDir, QuorumInfo, ReplicaInfo, Resource, Topic};
 use env::Env;
 use serde_json::{Value, json};
 
@@ -37,6 +38,8 @@ pub(crate) enum ClusterVerb {
     /// List the nodes that keep the metadata, and how far each came
     #[command(visible_alias = "voters")]
     Quorum,
+    /// Compare the replicas of a topic with each other, and name the first offset that differs; the exit code is 1 then
+    Verify(verify::VerifyArgs),
 }
 
 /// The answers of a cluster.
@@ -47,7 +50,17 @@ struct Seen {
     /// Of each broker that lives.
     log_dirs: BTreeMap<i32, Result<Vec<LogDir>, String>>,
     topics: Vec<Topic>,
+    details: Details,
     features: BTreeMap<String, i16>,
+}
+
+/// More about partitions of which some replica is not in sync.
+#[derive(Default)]
+struct Details {
+    /// `min.insync.replicas` of their topics.
+    in_sync_min: BTreeMap<String, usize>,
+    /// Replicas that have all that was acknowledged, of partitions without a leader, by topic and number.
+    complete: BTreeMap<(String, i32), Vec<i32>>,
 }
 
 pub(crate) fn cluster(global: &Global, args: &ClusterArgs) -> Result<(), Failure> {
@@ -55,6 +68,7 @@ pub(crate) fn cluster(global: &Global, args: &ClusterArgs) -> Result<(), Failure
     match &args.verb {
         ClusterVerb::Status => status(&look(&mut client)?, global.json),
         ClusterVerb::Brokers => Ok(brokers(&look(&mut client)?).print(global.json)?),
+        ClusterVerb::Verify(args) => verify::verify(&mut client, args, global.json),
         ClusterVerb::Quorum => quorum(&client.describe_quorum()?, global.json),
     }
 }
@@ -68,13 +82,46 @@ fn look(client: &mut Client) -> Result<Seen, Failure> {
         let found = client.log_dirs_of(broker.id);
         log_dirs.insert(broker.id, found.map_err(|error| error.to_string()));
     }
+    let details = details(client, &topics);
     Ok(Seen {
+        details,
         cluster,
         quorum: client.describe_quorum().map_err(|error| error.to_string()),
         log_dirs,
         topics,
         features: client.finalized_features()?,
     })
+}
+
+/// What cannot be found out now is left out.
+fn details(client: &mut Client, topics: &[Topic]) -> Details {
+    let mut details = Details::default();
+    let is_short = |topic: &&Topic| {
+        let mut partitions = topic.partitions.iter();
+        partitions.any(|it| it.leader.is_none() || it.isr.len() < it.replicas.len())
+    };
+    let short: Vec<&Topic> = topics.iter().filter(is_short).collect();
+    for topic in &short {
+        let settings = client.describe_configs(&Resource::Topic(topic.name.clone()));
+        let mut settings = settings.into_iter().flatten();
+        let min = settings.find(|setting| setting.name == "min.insync.replicas");
+        if let Some(min) = min.and_then(|min| min.value?.parse().ok()) {
+            details.in_sync_min.insert(topic.name.clone(), min);
+        }
+    }
+    let lacks_leader = |topic: &&&Topic| topic.partitions.iter().any(|it| it.leader.is_none());
+    let led_by_none: Vec<&str> = (short.iter().filter(lacks_leader))
+        .map(|topic| topic.name.as_str())
+        .collect();
+    let described = client.describe_partitions(&led_by_none).unwrap_or_default();
+    for (name, partitions) in described {
+        for partition in partitions {
+            let complete = [partition.isr, partition.eligible].concat();
+            let key = (name.clone(), partition.index);
+            details.complete.insert(key, complete);
+        }
+    }
+    details
 }
 
 /// Prints what was seen. What has to be done is a failure each, on standard error and in the exit code.
@@ -130,12 +177,13 @@ fn write_status(out: &mut impl Write, seen: &Seen) -> std::io::Result<()> {
     let failed = dirs.iter().filter(|dir| dir.is_failed).count();
     writeln!(out, "directories  {}, {failed} offline", dirs.len())?;
     let count: usize = seen.topics.iter().map(|topic| topic.partitions.len()).sum();
-    let state = findings::Partitions::of(&seen.topics);
+    let state = findings::Partitions::of(seen);
     writeln!(
         out,
-        "partitions   {count} of {} topics, {} offline, {} under-replicated",
+        "partitions   {count} of {} topics, {} offline, {} below min.insync.replicas, {} under-replicated",
         seen.topics.len(),
         state.offline.len(),
+        state.below_min.len(),
         state.under_replicated.len()
     )?;
     let features = seen.features.iter();
@@ -147,7 +195,10 @@ fn write_status(out: &mut impl Write, seen: &Seen) -> std::io::Result<()> {
 
 fn status_json(seen: &Seen, findings: &[Finding]) -> Value {
     let quorum = seen.quorum.as_ref().map(quorum_json);
-    let state = findings::Partitions::of(&seen.topics);
+    let state = findings::Partitions::of(seen);
+    let names = |of: &[findings::Named<'_>]| -> Vec<String> {
+        of.iter().map(findings::Named::to_string).collect()
+    };
     let findings = findings
         .iter()
         .map(|finding| json!({"what": finding.what, "todo": finding.todo}));
@@ -157,8 +208,9 @@ fn status_json(seen: &Seen, findings: &[Finding]) -> Value {
         "brokers": brokers(seen).json(),
         "log_dirs": log_dirs(seen).json(),
         "topics": seen.topics.len(),
-        "offline_partitions": state.offline,
-        "under_replicated_partitions": state.under_replicated,
+        "offline_partitions": names(&state.offline),
+        "below_min_isr_partitions": names(&state.below_min),
+        "under_replicated_partitions": names(&state.under_replicated),
         "features": seen.features,
         "findings": findings.collect::<Vec<Value>>(),
     })

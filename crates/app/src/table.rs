@@ -107,13 +107,20 @@ fn chars(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A cell as a person reads it: no quotes, lists with commas, `-` for nothing, nothing that steers the terminal.
+/// A cell as a person reads it: no quotes, lists with commas, pairs as `name:value`, `-` for nothing, nothing that steers the terminal.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => model::printable(text).into_owned(),
         Value::Array(items) if items.is_empty() => "-".to_owned(),
         Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
+        Value::Object(pairs) if pairs.is_empty() => "-".to_owned(),
+        Value::Object(pairs) => {
+            let pair = |(name, value): (&String, &Value)| {
+                format!("{}:{}", model::printable(name), text(value))
+            };
+            pairs.iter().map(pair).collect::<Vec<_>>().join(",")
+        }
         other => other.to_string(),
     }
 }
@@ -141,12 +148,17 @@ mod tests {
 
     #[test]
     fn columns_align_numbers_to_the_right_and_words_to_the_left() {
-        let mut table = Table::new(&["topic", "log_end", "isr"]);
-        table.row([json!("orders"), json!(7), json!([1, 2])]);
-        table.row([json!("p"), json!(12345678), json!([])]);
+        let mut table = Table::new(&["topic", "log_end", "isr", "lag"]);
+        table.row([
+            json!("orders"),
+            json!(7),
+            json!([1, 2]),
+            json!({"1": 0, "2": null}),
+        ]);
+        table.row([json!("p"), json!(12345678), json!([]), json!({})]);
         let mut out = Vec::new();
         table.write_text(&mut out).unwrap();
-        let want = "TOPIC    LOG END  ISR\norders         7  1,2\np       12345678  -\n";
+        let want = "TOPIC    LOG END  ISR  LAG\norders         7  1,2  1:0,2:-\np       12345678  -    -\n";
         assert_eq!(String::from_utf8(out).unwrap(), want);
     }
 

@@ -1,6 +1,7 @@
 //! `esker topic`: create, list, describe, alter, delete and trim.
 
-use std::collections::BTreeMap;
+mod partitions;
+
 use std::io::Write;
 
 use clap::{Args, Subcommand};
@@ -33,7 +34,7 @@ pub(crate) enum TopicVerb {
         #[arg(long)]
         internal: bool,
     },
-    /// Show partitions, offsets and changed settings of topics
+    /// Show partitions, replicas, offsets and changed settings of topics
     Describe {
         #[arg(required = true, value_name = "TOPIC")]
         topics: Vec<String>,
@@ -202,18 +203,6 @@ fn list(client: &mut Client, internal: bool, json: bool) -> Result<(), Failure> 
     Ok(table.print(json)?)
 }
 
-const PARTITION_COLUMNS: &[&str] = &[
-    "partition",
-    "leader",
-    "leader_epoch",
-    "replicas",
-    "isr",
-    "log_start",
-    "log_end",
-    "records",
-    "bytes",
-];
-
 fn describe(
     client: &mut Client,
     topics: &[String],
@@ -268,51 +257,9 @@ fn describe(
 
 fn look(client: &mut Client, name: &str) -> Result<(Topic, Table, Vec<Setting>), Failure> {
     let topic = client.topic(name)?;
-    let partitions = partitions(client, &topic)?;
+    let partitions = partitions::table(client, &topic)?;
     let configs = client.describe_configs(&Resource::Topic(name.to_owned()))?;
     Ok((topic, partitions, configs))
-}
-
-/// One row per partition; offsets and sizes are left out where nobody can tell them now.
-fn partitions(client: &mut Client, topic: &Topic) -> Result<Table, Failure> {
-    let led: Vec<i32> = topic
-        .partitions
-        .iter()
-        .filter(|p| p.leader.is_some())
-        .map(|p| p.index)
-        .collect();
-    let mut offsets = |place: OffsetSpec| -> Result<BTreeMap<i32, i64>, Failure> {
-        let asked: Vec<(i32, OffsetSpec)> = led.iter().map(|index| (*index, place)).collect();
-        Ok(client.resolve(&topic.name, &asked, Isolation::ReadUncommitted)?)
-    };
-    let (starts, ends) = (offsets(OffsetSpec::Beginning)?, offsets(OffsetSpec::End)?);
-    let dirs = client.describe_log_dirs().unwrap_or_default();
-    let size = |partition: &client::Partition| {
-        let of_leader = dirs
-            .iter()
-            .filter(|dir| Some(dir.broker) == partition.leader)
-            .flat_map(|dir| &dir.stored);
-        of_leader
-            .filter(|stored| stored.topic == topic.name && stored.partition == partition.index)
-            .map(|stored| stored.bytes)
-            .max()
-    };
-    let mut table = Table::new(PARTITION_COLUMNS);
-    for partition in &topic.partitions {
-        let (start, end) = (starts.get(&partition.index), ends.get(&partition.index));
-        table.row([
-            json!(partition.index),
-            json!(partition.leader),
-            json!(partition.leader_epoch),
-            json!(partition.replicas),
-            json!(partition.isr),
-            json!(start),
-            json!(end),
-            json!(start.zip(end).map(|(start, end)| end - start)),
-            json!(size(partition)),
-        ]);
-    }
-    Ok(table)
 }
 
 /// Both halves are asked for before one is done: a refusal leaves the topic as it was.

@@ -17,7 +17,8 @@ mod session;
 pub use admin::{
     ActiveProducer, BrokerInfo, Change, ClusterInfo, Committed, Created, DescribedTransaction,
     Found, GroupInfo, GroupMember, ListedGroup, ListedTransaction, LogDir, NewTopic, OffsetSpec,
-    Part, QuorumInfo, ReplicaInfo, Resource, Setting, SettingSource, Stored,
+    Part, PartitionInfo, QuorumInfo, ReplicaEnds, ReplicaInfo, ReplicaReader, Resource, Setting,
+    SettingSource, Stored,
 };
 pub use cluster::{Client, Options, Outage, Outages, Partition, Topic};
 pub use connection::Connection;

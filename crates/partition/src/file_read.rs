@@ -122,7 +122,7 @@ impl FileRead {
         store: Option<&'a Store>,
         records: &Records,
     ) -> Result<Option<Aborted<'a>>, ReadError> {
-        if self.request.isolation != Isolation::Committed {
+        if self.request.scope.isolation != Isolation::Committed {
             return Ok(None);
         }
         let stable = self.bounds.last_stable;

@@ -1,4 +1,4 @@
-//! How much of transactions a reader wants to see.
+//! How much of a log a reader wants to see, and of which replicas.
 
 /// The records that a reader wants to see (KIP-98).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,4 +10,32 @@ pub enum Isolation {
     Committed,
     /// Everything to the log end: another replica, which is to have what is not committed yet.
     Log,
+}
+
+/// The part of a partition that a reader is shown, and by which replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    pub isolation: Isolation,
+    /// Replicas that follow refuse. Others show what they know to be committed (KIP-392), or all they have.
+    pub leader_only: bool,
+}
+
+impl Scope {
+    /// What the leader shows.
+    #[must_use]
+    pub fn of_leader(isolation: Isolation) -> Scope {
+        Scope {
+            isolation,
+            leader_only: true,
+        }
+    }
+
+    /// What any replica shows.
+    #[must_use]
+    pub fn of_any(isolation: Isolation) -> Scope {
+        Scope {
+            isolation,
+            leader_only: false,
+        }
+    }
 }

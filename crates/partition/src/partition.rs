@@ -430,7 +430,11 @@ impl PartitionState {
     /// True if this broker leads, and knows the producers of its log. A replica that was cut has their states again when its files are
     /// cut too: until then it would take records that are gone for repeated ones, and transactions for ended.
     pub(crate) fn serves_clients(&self) -> bool {
-        self.progress.is_leading() && !self.cuts.awaits_producers()
+        self.progress.is_leading() && self.knows_producers()
+    }
+
+    pub(crate) fn knows_producers(&self) -> bool {
+        !self.cuts.awaits_producers()
     }
 
     pub(crate) fn now(&self) -> Instant {

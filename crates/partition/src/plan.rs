@@ -71,7 +71,7 @@ impl Partition {
     fn look(&self, request: ReadRequest) -> Result<Look, ReadError> {
         let state = self.state.lock();
         let bounds = self.admit(&state, &request)?;
-        let end = bounds.end(request.isolation);
+        let end = bounds.end(request.scope.isolation);
         let is_hit = |hole: &&Hole| hole.from <= request.from && request.from < hole.to;
         if let Some(hole) = state.holes.iter().find(is_hit) {
             return Err(ReadError::Damaged { hole: *hole });
@@ -92,7 +92,7 @@ impl Partition {
             if batches.is_empty() || (is_too_large && !request.at_least_one) {
                 return Ok(Look::Read(Read::at_end(bounds)));
             }
-            if request.isolation != Isolation::Committed {
+            if request.scope.isolation != Isolation::Committed {
                 let records = Records::Memory(batches);
                 return Ok(Look::Read(Read::without_aborted(records, bounds)));
             }
@@ -101,7 +101,7 @@ impl Partition {
             None
         };
         // Before the files are asked: what leaves this list meanwhile is in theirs.
-        let recent: Vec<AbortedTxn> = match request.isolation {
+        let recent: Vec<AbortedTxn> = match request.scope.isolation {
             Isolation::Committed => state
                 .aborted
                 .iter()

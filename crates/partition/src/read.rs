@@ -7,7 +7,7 @@ use log::{AbortedTxn, ReadError as StoreError, Verified};
 use model::{LeaderEpoch, Offset};
 use wire::records::Batch;
 
-use crate::isolation::Isolation;
+use crate::isolation::{Isolation, Scope};
 use crate::partition::{Bounds, Hole, Home, Partition, PartitionState};
 
 /// The bytes to send for a read.
@@ -116,7 +116,7 @@ pub struct ReadRequest {
     /// Give the first batch even if it is larger than `bytes_max` (KIP-74).
     pub at_least_one: bool,
     pub current_epoch: LeaderEpoch,
-    pub isolation: Isolation,
+    pub scope: Scope,
 }
 
 impl Partition {
@@ -149,11 +149,9 @@ impl Partition {
             return Err(ReadError::Deleted);
         }
         let bounds = state.bounds();
-        // The quorum serves its log to replicas whoever leads, and judges their epochs itself.
-        let is_judged =
-            request.isolation == Isolation::Log && request.current_epoch == LeaderEpoch::NONE;
-        if !is_judged {
-            check_epoch(request.current_epoch, state)?;
+        check_current(request.current_epoch, state)?;
+        if !request.is_served_in(state) {
+            return Err(ReadError::NotLeader);
         }
         // Offsets between the log start and the local start will be in a tier, and a need of their own. Until then the two are equal.
         // Between what is committed and the end nothing is shown yet. A reader that was shown more by an earlier leader waits
@@ -164,26 +162,56 @@ impl Partition {
         Ok(bounds)
     }
 
-    /// Refuses a client whose idea of the leader epoch differs from ours; -1 asks for no check. A partition that is offline has no
-    /// bounds to report: it refuses every client.
+    /// Refuses a client whose idea of the leader epoch differs from ours, and every client where we do not lead; -1 asks for no check. A
+    /// partition that is offline has no bounds to report: it refuses every client.
     pub fn check_epoch(&self, asked: LeaderEpoch) -> Result<(), ReadError> {
+        self.check_reader(asked, true)
+    }
+
+    /// The same for a client that may be content with any replica.
+    pub fn check_reader(&self, asked: LeaderEpoch, leader_only: bool) -> Result<(), ReadError> {
         let state = self.state.lock();
         if self.is_offline_in(&state) {
             return Err(ReadError::Offline);
         }
-        check_epoch(asked, &state)
+        if leader_only {
+            check_epoch(asked, &state)
+        } else {
+            check_current(asked, &state)
+        }
+    }
+}
+
+impl ReadRequest {
+    /// True if the replica may answer. To show only committed data it has to know its producers, whether it leads or not.
+    fn is_served_in(&self, state: &PartitionState) -> bool {
+        let Scope {
+            isolation,
+            leader_only,
+        } = self.scope;
+        if leader_only {
+            state.serves_clients()
+        } else {
+            isolation == Isolation::Log || state.knows_producers()
+        }
     }
 }
 
 /// Refuses a client that has another epoch in mind, and every client where we do not lead.
 pub(crate) fn check_epoch(asked: LeaderEpoch, state: &PartitionState) -> Result<(), ReadError> {
+    check_current(asked, state)?;
+    if state.serves_clients() {
+        Ok(())
+    } else {
+        Err(ReadError::NotLeader)
+    }
+}
+
+/// Refuses a client that has another epoch in mind.
+fn check_current(asked: LeaderEpoch, state: &PartitionState) -> Result<(), ReadError> {
     let current = state.progress.epoch();
     if asked == LeaderEpoch::NONE || asked == current {
-        if state.serves_clients() {
-            Ok(())
-        } else {
-            Err(ReadError::NotLeader)
-        }
+        Ok(())
     } else if asked < current {
         Err(ReadError::FencedEpoch { current })
     } else {

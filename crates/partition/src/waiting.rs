@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::{BrokerId, InboxId, LeaderEpoch, Offset, Ticket, WaiterKey};
 
 use crate::dir::durable::Reached;
-use crate::isolation::Isolation;
+use crate::isolation::Scope;
 use crate::news::News;
 use crate::partition::{Bounds, Partition, PartitionState, Watcher};
 use crate::progress::{FollowerAt, IsrWish, Progress, Role, Wanted};
@@ -164,12 +164,18 @@ impl Partition {
         }
     }
 
-    /// Tells `watcher` once when what a reader of its isolation sees grows past `seen`; `false` when it already has.
-    pub fn watch(&self, watcher: Ticket, seen: Offset, isolation: Isolation) -> bool {
+    /// Tells `watcher` once when what a reader of its scope sees grows past `seen`, or the partition gets another leader; `false` when
+    /// it already has.
+    pub fn watch(&self, watcher: Ticket, seen: Offset, scope: Scope) -> bool {
+        let Scope {
+            isolation,
+            leader_only,
+        } = scope;
         let mut state = self.state.lock();
         let end = state.bounds().end(isolation);
         let is_live = !state.is_deleted && !self.is_offline_in(&state);
-        let is_current = end <= seen && is_live && state.progress.is_leading();
+        let is_served = !leader_only || state.progress.is_leading();
+        let is_current = end <= seen && is_live && is_served;
         if is_current {
             state.watchers.push(Watcher {
                 ticket: watcher,

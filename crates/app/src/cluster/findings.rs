@@ -2,7 +2,10 @@
 //!
 //! Owns no question to a broker: what was answered goes in, sentences come out.
 
-use client::{LogDir, QuorumInfo, ReplicaInfo, Topic};
+use std::collections::BTreeMap;
+use std::fmt;
+
+use client::{LogDir, Partition, QuorumInfo, ReplicaInfo};
 
 use super::{Seen, address_of, now};
 
@@ -24,25 +27,51 @@ fn finding(what: impl Into<String>, todo: impl Into<String>) -> Finding {
     }
 }
 
-/// Partitions that are not as they should be, by name.
-#[derive(Default)]
-pub(super) struct Partitions {
-    /// Without a leader.
-    pub(super) offline: Vec<String>,
-    /// With a leader, and with replicas that are not in sync.
-    pub(super) under_replicated: Vec<String>,
+/// A partition, by the name that people give it.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'a> {
+    topic: &'a str,
+    partition: &'a Partition,
 }
 
-impl Partitions {
-    pub(super) fn of(topics: &[Topic]) -> Partitions {
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}-{}", self.topic, self.partition.index)
+    }
+}
+
+/// Partitions that are not as they should be.
+#[derive(Default)]
+pub(super) struct Partitions<'a> {
+    /// Without a leader.
+    pub(super) offline: Vec<Named<'a>>,
+    /// With a leader, and with fewer replicas in sync than `min.insync.replicas`.
+    pub(super) below_min: Vec<Named<'a>>,
+    /// With a leader, and with replicas that are not in sync, those below the minimum among them.
+    pub(super) under_replicated: Vec<Named<'a>>,
+}
+
+impl<'a> Partitions<'a> {
+    pub(super) fn of(seen: &'a Seen) -> Partitions<'a> {
         let mut found = Partitions::default();
-        for topic in topics {
+        for topic in &seen.topics {
+            let min = seen.details.in_sync_min.get(&topic.name).copied();
             for partition in &topic.partitions {
-                let name = || format!("{}-{}", topic.name, partition.index);
+                let (in_sync, all) = (partition.isr.len(), partition.replicas.len());
+                let named = Named {
+                    topic: &topic.name,
+                    partition,
+                };
                 if partition.leader.is_none() {
-                    found.offline.push(name());
-                } else if partition.isr.len() < partition.replicas.len() {
-                    found.under_replicated.push(name());
+                    found.offline.push(named);
+                    continue;
+                }
+                // More than there are replicas is never asked for.
+                if min.is_some_and(|min| in_sync < min.min(all)) {
+                    found.below_min.push(named);
+                }
+                if in_sync < all {
+                    found.under_replicated.push(named);
                 }
             }
         }
@@ -149,23 +178,23 @@ fn voters(seen: &Seen, quorum: &QuorumInfo, found: &mut Vec<Finding>) {
 fn partitions(seen: &Seen, found: &mut Vec<Finding>) {
     let Partitions {
         offline,
-        under_replicated,
-    } = Partitions::of(&seen.topics);
-    if !offline.is_empty() {
-        let all = seen.topics.iter().flat_map(|topic| &topic.partitions);
-        let mut holders: Vec<i32> = all
-            .filter(|partition| partition.leader.is_none())
-            .flat_map(|partition| partition.replicas.clone())
-            .collect();
-        holders.sort_unstable();
-        holders.dedup();
-        let holders: Vec<String> = holders.iter().map(i32::to_string).collect();
+        below_min,
+        mut under_replicated,
+    } = Partitions::of(seen);
+    leaderless(seen, &offline, found);
+    let is_below = |named: &Named<'_>| {
+        let mut below = below_min.iter();
+        below.any(|it| std::ptr::eq(it.partition, named.partition))
+    };
+    under_replicated.retain(|named| !is_below(named));
+    if !below_min.is_empty() {
         found.push(finding(
-            format!("{} no leader: {}", count(&offline), some(&offline)),
             format!(
-                "they come back with broker {} and the directories there; other partitions are served",
-                holders.join(" or ")
+                "{} fewer replicas in sync than min.insync.replicas, so that nothing is committed: {}",
+                count(&below_min),
+                some(&below_min)
             ),
+            come_back(seen, &below_min),
         ));
     }
     if !under_replicated.is_empty() {
@@ -175,25 +204,104 @@ fn partitions(seen: &Seen, found: &mut Vec<Finding>) {
                 count(&under_replicated),
                 some(&under_replicated)
             ),
-            "start the brokers that are away; replicas catch up by themselves",
+            come_back(seen, &under_replicated),
         ));
     }
 }
 
-fn count(names: &[String]) -> String {
-    match names.len() {
+/// Partitions that nobody leads: a finding for each set of brokers of which one is enough, and one where none is known to be.
+fn leaderless(seen: &Seen, offline: &[Named<'_>], found: &mut Vec<Finding>) {
+    let mut by_complete: BTreeMap<Vec<i32>, Vec<Named<'_>>> = BTreeMap::new();
+    for named in offline {
+        let key = (named.topic.to_owned(), named.partition.index);
+        let told = seen.details.complete.get(&key);
+        // A broker that says nothing of eligible ones says which are in sync, the last of which stays there.
+        let mut complete = told.unwrap_or(&named.partition.isr).clone();
+        complete.sort_unstable();
+        complete.dedup();
+        by_complete.entry(complete).or_default().push(*named);
+    }
+    for (complete, partitions) in by_complete {
+        let what = format!("{} no leader: {}", count(&partitions), some(&partitions));
+        let todo = if complete.is_empty() {
+            format!(
+                "no replica is known to have all that was acknowledged: bring back broker {} with its directories; if that \
+                 cannot be, `kafka-leader-election --election-type unclean` has another one lead, and what that lacks is lost",
+                any_of(&holders(&partitions))
+            )
+        } else {
+            format!(
+                "broker {} has all that was acknowledged: they come back with it and its directories; other partitions are served",
+                any_of(&complete)
+            )
+        };
+        found.push(finding(what, todo));
+    }
+}
+
+/// The brokers with replicas of any of these.
+fn holders(partitions: &[Named<'_>]) -> Vec<i32> {
+    let all = partitions
+        .iter()
+        .flat_map(|named| &named.partition.replicas);
+    let mut holders: Vec<i32> = all.copied().collect();
+    holders.sort_unstable();
+    holders.dedup();
+    holders
+}
+
+/// What brings replicas back into sync: brokers that are away have to be started, others catch up.
+fn come_back(seen: &Seen, partitions: &[Named<'_>]) -> String {
+    let missing = partitions.iter().flat_map(|named| {
+        let Partition { replicas, isr, .. } = named.partition;
+        replicas.iter().filter(|broker| !isr.contains(broker))
+    });
+    let mut missing: Vec<i32> = missing.copied().collect();
+    missing.sort_unstable();
+    missing.dedup();
+    let lives = |id: &i32| {
+        let mut brokers = seen.cluster.brokers.iter();
+        brokers.any(|broker| broker.id == *id && !broker.is_fenced)
+    };
+    let (alive, away): (Vec<i32>, Vec<i32>) = missing.into_iter().partition(lives);
+    let start = format!("start {}; replicas catch up by themselves", all_of(&away));
+    let watch = format!(
+        "{} {} catching up: `esker topic describe` shows the lag, and the log there says why if it does not fall",
+        all_of(&alive),
+        if alive.len() == 1 { "is" } else { "are" }
+    );
+    match (away.is_empty(), alive.is_empty()) {
+        (false, true) => start,
+        (true, _) => watch,
+        (false, false) => format!("{start}; {watch}"),
+    }
+}
+
+fn any_of(brokers: &[i32]) -> String {
+    let brokers: Vec<String> = brokers.iter().map(i32::to_string).collect();
+    brokers.join(" or ")
+}
+
+fn all_of(brokers: &[i32]) -> String {
+    let names: Vec<String> = brokers.iter().map(i32::to_string).collect();
+    let plural = if brokers.len() == 1 { "" } else { "s" };
+    format!("broker{plural} {}", names.join(" and "))
+}
+
+fn count(partitions: &[Named<'_>]) -> String {
+    match partitions.len() {
         1 => "1 partition has".to_owned(),
         count => format!("{count} partitions have"),
     }
 }
 
-fn some(names: &[String]) -> String {
-    let shown: Vec<String> = names
+fn some(partitions: &[Named<'_>]) -> String {
+    let shown: Vec<String> = partitions
         .iter()
         .take(NAMED_MAX)
-        .map(|name| model::printable(name).into_owned())
+        .map(|named| model::printable(&named.to_string()).into_owned())
         .collect();
-    let more = names.len() - shown.len();
+    let more = partitions.len() - shown.len();
     if more == 0 {
         shown.join(", ")
     } else {

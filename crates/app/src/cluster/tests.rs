@@ -82,6 +82,7 @@ fn healthy() -> Seen {
         quorum: Ok(three()),
         log_dirs: [1, 2, 3].map(|id| (id, Ok(vec![dir(id, false)]))).into(),
         topics: vec![topic([Some(1), Some(2), Some(3)])],
+        details: Details::default(),
         features: [("metadata.version".to_owned(), 30)].into(),
     }
 }
@@ -111,7 +112,7 @@ fn a_healthy_cluster_needs_nothing() {
          observers    1\n\
          brokers      3, 0 fenced\n\
          directories  3, 0 offline\n\
-         partitions   3 of 1 topics, 0 offline, 0 under-replicated\n\
+         partitions   3 of 1 topics, 0 offline, 0 below min.insync.replicas, 0 under-replicated\n\
          features     metadata.version 30\n"
     );
 }
@@ -199,7 +200,7 @@ fn what_a_lost_broker_takes_along_is_named() {
             ),
             (
                 "1 partition has no leader: t-2".to_owned(),
-                "they come back with broker 3 and the directories there; other partitions are served"
+                "broker 3 has all that was acknowledged: they come back with it and its directories; other partitions are served"
                     .to_owned()
             ),
         ]
@@ -239,9 +240,89 @@ fn directories_and_brokers_that_fail_and_replicas_behind_are_named() {
 fn many_partitions_are_counted_and_some_named() {
     let mut seen = healthy();
     seen.topics = (0..4).map(|_| topic([None, None, None])).collect();
+    for partition in seen.topics.iter_mut().flat_map(|it| &mut it.partitions) {
+        partition.isr = vec![1];
+    }
     let (what, _) = &told(&seen)[0];
     assert_eq!(
         what,
         "12 partitions have no leader: t-0, t-1, t-2, t-0, t-1 and 7 more"
+    );
+}
+
+/// Three replicas each; of partition 0 one is in sync, of partition 1 two, of partition 2 all. Broker 3 is fenced.
+fn replicated(in_sync_min: usize) -> Seen {
+    let mut seen = healthy();
+    seen.cluster.brokers[2].is_fenced = true;
+    seen.log_dirs.remove(&3);
+    let isrs = [vec![1], vec![2, 1], vec![1, 2, 3]];
+    for (partition, isr) in seen.topics[0].partitions.iter_mut().zip(isrs) {
+        partition.leader = Some(isr[0]);
+        partition.replicas = vec![1, 2, 3];
+        partition.isr = isr;
+    }
+    seen.details.in_sync_min = [("t".to_owned(), in_sync_min)].into();
+    seen
+}
+
+#[test]
+fn partitions_below_their_minimum_are_told_apart_from_those_that_lack_a_replica() {
+    let seen = replicated(2);
+    let findings = told(&seen);
+    assert_eq!(
+        findings[1..],
+        [
+            (
+                "1 partition has fewer replicas in sync than min.insync.replicas, so that nothing is committed: t-0"
+                    .to_owned(),
+                "start broker 3; replicas catch up by themselves; broker 2 is catching up: `esker topic describe` shows the \
+                 lag, and the log there says why if it does not fall"
+                    .to_owned()
+            ),
+            (
+                "1 partition has replicas that are not in sync: t-1".to_owned(),
+                "start broker 3; replicas catch up by themselves".to_owned()
+            ),
+        ]
+    );
+    let json = status_json(&seen, &[]);
+    assert_eq!(json["below_min_isr_partitions"], json!(["t-0"]));
+    assert_eq!(json["under_replicated_partitions"], json!(["t-0", "t-1"]));
+    assert!(
+        text(&seen).contains("0 offline, 1 below min.insync.replicas, 2 under-replicated"),
+        "{}",
+        text(&seen)
+    );
+    // More than there are replicas is asked of nobody.
+    let mut seen = replicated(9);
+    let partitions = &mut seen.topics[0].partitions;
+    partitions[0].replicas = vec![1];
+    partitions[1].replicas = vec![1, 2];
+    assert_eq!(told(&seen).len(), 1, "{:?}", told(&seen));
+}
+
+#[test]
+fn a_partition_that_nobody_leads_waits_for_a_replica_that_has_everything() {
+    let mut seen = replicated(1);
+    for partition in &mut seen.topics[0].partitions {
+        (partition.leader, partition.isr) = (None, Vec::new());
+    }
+    seen.details.complete = [(0, vec![3, 2]), (1, vec![]), (2, vec![2, 3])]
+        .map(|(index, complete)| (("t".to_owned(), index), complete))
+        .into();
+    let findings = told(&seen);
+    assert_eq!(findings[1].0, "1 partition has no leader: t-1");
+    assert!(
+        findings[1].1.starts_with(
+            "no replica is known to have all that was acknowledged: bring back broker 1 or 2 or 3"
+        ) && findings[1].1.contains("--election-type unclean"),
+        "{}",
+        findings[1].1
+    );
+    assert_eq!(findings[2].0, "2 partitions have no leader: t-0, t-2");
+    assert!(
+        findings[2].1.starts_with("broker 2 or 3 has all"),
+        "{}",
+        findings[2].1
     );
 }

@@ -100,6 +100,18 @@ impl Broker {
         Broker::spawn(Command::new(ESKER), FREE, data, more, Dir::new(), unheard)
     }
 
+    /// Node `id`, from 1, of as many as there are addresses.
+    pub(crate) fn start_node(id: usize, addresses: &[String], data: &Path) -> Broker {
+        let words = Dir::new();
+        let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
+        let voter = |(id, address): (usize, &String)| format!("{id}@{address}");
+        let voters: Vec<String> = (1..).zip(addresses).map(voter).collect();
+        let (id_text, voters) = (id.to_string(), voters.join(","));
+        let more = ["--node-id", &id_text, "--voters", &voters];
+        let listen = &addresses[id - 1];
+        Broker::spawn(Command::new(ESKER), listen, data, &more, words, file.into())
+    }
+
     fn spawn(
         mut esker: Command,
         listen: &str,

@@ -1,4 +1,9 @@
-//! The cluster from the command line: a lone node is its own quorum, leader and only broker.
+//! The cluster from the command line: a lone node that is its own quorum, leader and only broker, and three.
+
+#![allow(clippy::disallowed_methods)] // tests meet the operating system as users do
+
+use std::net::TcpListener;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -45,4 +50,96 @@ fn a_lone_node_is_a_healthy_cluster() {
     let (code, error) = failure(&esker(&["cluster", "status"], "127.0.0.1:1", b""));
     assert_eq!(code, 1);
     assert!(error.contains("esker serve"), "{error}");
+}
+
+/// Addresses that are free now.
+fn addresses() -> Vec<String> {
+    let free: Vec<TcpListener> = (0..3)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let address = |it: &TcpListener| it.local_addr().unwrap().to_string();
+    free.iter().map(address).collect()
+}
+
+/// Asks until the answer is yes.
+fn until(mut ask: impl FnMut() -> bool) {
+    for _ in 0..300 {
+        if ask() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("it does not come");
+}
+
+/// The exit code and the answer of a command whose answer is worth something when it fails, too.
+fn answer(broker: &Broker, args: &[&str]) -> (i32, Value, String) {
+    let output = broker.run(args, b"");
+    let (code, error) = failure(&output);
+    let value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (code, value, error)
+}
+
+#[test]
+fn replicas_are_described_compared_and_missed() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let mut nodes: Vec<Option<Broker>> = (1..=3).map(|id| Some(start(id))).collect();
+    let first = nodes[0].take().unwrap();
+    until(|| answer(&first, &["cluster", "status"]).0 == 0);
+    let wanted = [
+        ("t", "min.insync.replicas=3"),
+        ("u", "cleanup.policy=compact"),
+    ];
+    for (topic, setting) in wanted {
+        first.ok(
+            &[
+                "topic", "create", topic, "-r", "3", "-p", "2", "-c", setting,
+            ],
+            b"",
+        );
+        let lines: String = (0..500).map(|line| format!("k{line}:{line}\n")).collect();
+        first.ok(&["produce", topic, "-k", ":"], lines.as_bytes());
+    }
+    for topic in ["t", "u"] {
+        let verdict = first.json(&["--json", "cluster", "verify", topic]);
+        let rows = verdict.as_array().unwrap();
+        assert!(rows.iter().all(|row| row["result"] == "same"), "{verdict}");
+        let compared = rows.iter().map(|row| row["to"].as_i64().unwrap());
+        assert_eq!(compared.sum::<i64>(), 500);
+        assert!(
+            rows.iter()
+                .all(|row| row["replicas"].as_array().unwrap().len() == 3)
+        );
+    }
+    let described = first.json(&["--json", "topic", "describe", "t"]);
+    let partition = &described[0]["partitions"][0];
+    let none = serde_json::json!({"1": 0, "2": 0, "3": 0});
+    assert_eq!(
+        (&partition["lag"], &partition["elr"]),
+        (&none, &serde_json::json!([]))
+    );
+
+    nodes[2].take().unwrap().kill();
+    until(|| {
+        let (_, status, _) = answer(&first, &["--json", "cluster", "status"]);
+        status["below_min_isr_partitions"] == serde_json::json!(["t-0", "t-1"])
+    });
+    let (code, _, error) = answer(&first, &["cluster", "status"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("hint: start broker 3"), "{error}");
+    let described = first.json(&["--json", "topic", "describe", "t"]);
+    assert_eq!(described[0]["partitions"][0]["lag"]["3"], Value::Null);
+    let (code, verdict, error) = answer(&first, &["--json", "cluster", "verify", "t"]);
+    assert_eq!(
+        (code, &verdict[0]["result"]),
+        (1, &"same as far as compared".into())
+    );
+    assert!(
+        error.contains("replica 3 of t-0 is not compared"),
+        "{error}"
+    );
+
+    nodes[2] = Some(start(3));
+    until(|| answer(&first, &["cluster", "verify", "t"]).0 == 0);
 }

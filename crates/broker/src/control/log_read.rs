@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::{LeaderEpoch, Offset};
-use partition::{Isolation, Partition, ReadRequest, Records};
+use partition::{Isolation, Partition, ReadRequest, Records, Scope};
 use raft::Fill;
 use wire::records::{Batch, Source};
 
@@ -25,7 +25,7 @@ pub(super) fn records(log: &Arc<Partition>, fill: Fill) -> Bytes {
         memory_bytes_max: usize::MAX,
         at_least_one: true,
         current_epoch: LeaderEpoch::NONE,
-        isolation: Isolation::Log,
+        scope: Scope::of_any(Isolation::Log),
     };
     match log.read(request).map(|read| read.records) {
         Ok(Records::Memory(batches)) => {

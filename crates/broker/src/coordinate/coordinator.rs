@@ -14,7 +14,7 @@ use coord::{Caller, Moment, Step, Topics, txn};
 use log::producer::Origin;
 use model::{Instant, LeaderEpoch, Offset, Sequence};
 use partition::{
-    Acks, Isolation, Marker, Partition, ReadError, ReadRequest, Records, Stamp, Warrant,
+    Acks, Isolation, Marker, Partition, ReadError, ReadRequest, Records, Scope, Stamp, Warrant,
 };
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder, Caps, Codec, ControlRecord, RecordIter, Source};
@@ -463,7 +463,7 @@ impl<M: Machine> Coordinator<M> {
             memory_bytes_max: usize::MAX,
             at_least_one: true,
             current_epoch: self.epoch,
-            isolation: Isolation::Uncommitted,
+            scope: Scope::of_leader(Isolation::Uncommitted),
         };
         let read = self.log.read(request).map_err(|error| error.to_string())?;
         let batches = match read.records {

@@ -13,7 +13,7 @@ use model::lineage::EpochEnd;
 use model::{BrokerId, InboxId, Instant, LeaderEpoch, Offset, PartitionIndex, Ticket, WaiterKey};
 use partition::{
     FollowerAt, Isolation, Need, News, Partition, Piece, Plan, Read, ReadError, ReadRequest,
-    Records,
+    Records, Scope,
 };
 use wire::Uuid;
 
@@ -406,7 +406,7 @@ impl Slot {
             memory_bytes_max: usize::MAX,
             at_least_one: is_first,
             current_epoch: self.epoch,
-            isolation: Isolation::Log,
+            scope: Scope::of_leader(Isolation::Log),
         };
         loop {
             let read = match partition.plan_read(request) {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use model::{InboxId, Instant, LeaderEpoch, Offset, WaiterKey};
 use partition::{
-    Isolation, Need, Partition, Piece, Plan, Range, Read, ReadError, ReadRequest, Records, WarmUp,
+    Isolation, Need, Partition, Piece, Plan, Range, Read, ReadError, ReadRequest, Records, Scope,
+    WarmUp,
 };
 use wire::Uuid;
 
@@ -44,13 +45,15 @@ pub(crate) type FetchResult = Result<Read, Refused<FetchRefusal>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Consumer,
+    /// Compares replicas: it is shown what this one has, whoever leads.
+    Comparison,
     /// A follower that may not be one is refused; the requests of the others never come here.
     Replica,
 }
 
 pub(crate) struct Terms {
     pub(crate) kind: Kind,
-    pub(crate) isolation: Isolation,
+    pub(crate) scope: Scope,
     /// With fewer bytes the fetch waits.
     pub(crate) bytes_min: usize,
     /// Of all partitions together, but for a first batch.
@@ -172,7 +175,7 @@ impl Fetching {
         let topics = desk.topics();
         let parts = wanted.into_iter().map(|wanted| {
             let found = find(&topics, asker, &wanted).and_then(|partition| match terms.kind {
-                Kind::Consumer => Ok(Arc::clone(partition)),
+                Kind::Consumer | Kind::Comparison => Ok(Arc::clone(partition)),
                 Kind::Replica => Err(Refused::Because(FetchRefusal::NotLeader)),
             });
             let (partition, found) = match found {
@@ -206,7 +209,7 @@ impl Fetching {
     }
 
     pub(crate) fn isolation(&self) -> Isolation {
-        self.terms.isolation
+        self.terms.scope.isolation
     }
 
     /// Record bytes that it keeps in memory meanwhile.
@@ -332,7 +335,7 @@ impl Fetching {
                 memory_bytes_max: memory_max.saturating_sub(memory),
                 at_least_one: bytes == 0,
                 current_epoch: source.current_epoch,
-                isolation: self.terms.isolation,
+                scope: self.terms.scope,
             };
             #[cfg(test)]
             {
@@ -423,9 +426,9 @@ impl Fetching {
             else {
                 continue;
             };
-            let seen = read.bounds.end(self.terms.isolation);
+            let seen = read.bounds.end(self.terms.scope.isolation);
             let ticket = desk.ticket(key, at as u32);
-            if source.partition.watch(ticket, seen, self.terms.isolation) {
+            if source.partition.watch(ticket, seen, self.terms.scope) {
                 part.is_watched = true;
             } else {
                 part.found = Found::Nothing;

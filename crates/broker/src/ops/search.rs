@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use log::RecordTime;
 use model::{LeaderEpoch, Offset, Timestamp, WaiterKey};
-use partition::{Isolation, Need, Partition, Piece, ReadError, SearchTime};
+use partition::{Need, Partition, Piece, ReadError, Scope, SearchTime};
 
 use super::access::{Operation, Resource};
 use super::{Asker, Desk, Refused};
@@ -72,7 +72,7 @@ impl Searching {
         desk: &mut Desk,
         asker: &Asker,
         asked: impl IntoIterator<Item = Asked<'a>>,
-        isolation: Isolation,
+        scope: Scope,
         key: WaiterKey,
     ) -> Searching {
         let topics = desk.topics();
@@ -85,13 +85,13 @@ impl Searching {
                 Err(Refused::Unauthorised)
             };
             let partition = partition.and_then(|partition| {
-                let is_leader = !desk.shared.is_self_fenced();
+                let is_leader = !scope.leader_only || !desk.shared.is_self_fenced();
                 let elsewhere = SearchRefusal::Absent(Absent::Elsewhere);
                 is_leader
                     .then_some(partition)
                     .ok_or(Refused::Because(elsewhere))
             });
-            let planned = partition.and_then(|partition| plan(partition, &asked, isolation));
+            let planned = partition.and_then(|partition| plan(partition, &asked, scope));
             let (found, need) = planned.unwrap_or_else(|why| (Part::Have(Err(why)), None));
             needs.extend(need.map(|need| (need, desk.ticket(key, part))));
             found
@@ -156,16 +156,16 @@ fn refused(error: ReadError) -> Refused<SearchRefusal> {
 fn plan(
     partition: &Arc<Partition>,
     asked: &Asked<'_>,
-    isolation: Isolation,
+    scope: Scope,
 ) -> Result<(Part, Option<Need>), Refused<SearchRefusal>> {
     partition
-        .check_epoch(asked.current_epoch)
+        .check_reader(asked.current_epoch, scope.leader_only)
         .map_err(refused)?;
     let spot = asked
         .spot
         .ok_or(Refused::Because(SearchRefusal::NoSuchSpot))?;
     let bounds = partition.bounds();
-    let visible = bounds.end(isolation);
+    let visible = bounds.end(scope.isolation);
     let edge = |offset, epoch| {
         let place = FoundOffset {
             timestamp: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use coord::group::ask::{Commit, CommitPartition, CommitTopic, TopicKey};
 use meta::decide::create_topics::NewTopic;
 use model::{LeaderEpoch, Offset, PartitionIndex, Ticket};
-use partition::{Isolation, Read, Records, SearchTime, Stamp};
+use partition::{Isolation, Read, Records, Scope, SearchTime, Stamp};
 use wire::{ErrorCode, Uuid};
 
 use super::asking::{Awaited, Awaiting};
@@ -120,7 +120,7 @@ impl Door {
         let asker = self.asker.clone();
         let terms = Terms {
             kind: Kind::Consumer,
-            isolation: Isolation::Committed,
+            scope: Scope::of_leader(Isolation::Committed),
             bytes_min: 1,
             bytes_max: 1 << 20,
             deadline: self.desk().now,
@@ -154,8 +154,8 @@ impl Door {
             current_epoch: LeaderEpoch::NONE,
             spot: Some(spot),
         };
-        let isolation = Isolation::Committed;
-        let mut searching = Searching::begin(self.desk(), &asker, [asked], isolation, key);
+        let scope = Scope::of_leader(Isolation::Committed);
+        let mut searching = Searching::begin(self.desk(), &asker, [asked], scope, key);
         for (ticket, piece) in executed(&self.desk().shared.readers) {
             searching.put(ticket.part, piece);
         }

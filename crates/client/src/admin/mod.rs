@@ -7,6 +7,7 @@ mod describe;
 mod groups;
 mod offsets;
 mod quorum;
+mod replicas;
 mod topics;
 mod transactions;
 
@@ -16,5 +17,6 @@ pub(crate) use groups::Committer;
 pub use groups::{Committed, GroupInfo, GroupMember, ListedGroup, Part};
 pub use offsets::{Found, OffsetSpec};
 pub use quorum::{QuorumInfo, ReplicaInfo};
+pub use replicas::{PartitionInfo, ReplicaEnds, ReplicaReader};
 pub use topics::{Created, NewTopic};
 pub use transactions::{DescribedTransaction, ListedTransaction};

@@ -8,7 +8,7 @@ use log::journal::{Entry, SYNCS_MAX, What};
 use model::{ProducerEpoch, ProducerId, Sequence};
 use partition::{
     Begun, CutError, Durable, FollowError, Isolation, Life, NeverDurable, Push, Reached, ReadError,
-    Restart, Slot, Synced,
+    Restart, Scope, Slot, Synced,
 };
 
 use super::together::slow_machine;
@@ -78,7 +78,7 @@ fn contents(partition: &Partition) -> Vec<(i64, i32, Vec<u8>)> {
     let mut all = Vec::new();
     while next < bounds.log_end {
         let request = ReadRequest {
-            isolation: Isolation::Log,
+            scope: Scope::of_any(Isolation::Log),
             ..read_from(next)
         };
         let read = partition.read(request);

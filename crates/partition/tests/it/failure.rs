@@ -64,7 +64,7 @@ fn fails_for_good(rig: &mut Rig, machine: &Machine, known: &mut [Known], context
         assert!(!rig.partitions[at].watch(
             ticket(0),
             rig.partitions[at].bounds().high_watermark,
-            Isolation::Uncommitted
+            Scope::of_leader(Isolation::Uncommitted)
         ));
     }
     // The disk works again, and that changes nothing.

@@ -90,7 +90,7 @@ fn offsets(rig: &Rig) -> Vec<i64> {
     let end = rig.partitions[0].bounds().log_end;
     while all.len() < end.0 as usize {
         let request = ReadRequest {
-            isolation: Isolation::Log,
+            scope: Scope::of_any(Isolation::Log),
             ..read_from(Offset(all.len() as i64))
         };
         let batches = match rig.partitions[0].read(request).unwrap().records {

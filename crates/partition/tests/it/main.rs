@@ -40,7 +40,7 @@ use parking_lot::Mutex;
 use partition::{
     Acks, Announce, AppendError, Commit, DirSettings, Extent, Found, Identity, Isolation, LogDir,
     Moment, News, OpenError, Opened, Partition, PieceMaker, ReadRequest, Records, Recovery,
-    Residents, Role, SegmentWriter, Stamp, Start, Syncer, Told, TrimError,
+    Residents, Role, Scope, SegmentWriter, Stamp, Start, Syncer, Told, TrimError,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, Codec, RecordIter, Source};
@@ -433,7 +433,7 @@ fn read_from(from: Offset) -> ReadRequest {
         memory_bytes_max: usize::MAX,
         at_least_one: true,
         current_epoch: LeaderEpoch::NONE,
-        isolation: Isolation::Uncommitted,
+        scope: Scope::of_leader(Isolation::Uncommitted),
     }
 }
 

@@ -267,7 +267,11 @@ fn the_end_of_a_leader_epoch_fails_what_waits_and_refuses_what_comes() {
     append(&mut rig, 3, Acks::All(Some(ticket(2)))).unwrap();
     assert_eq!(rig.partitions[0].await_end(ticket(3)), Ok(true));
     rig.partitions[0].trim(None, ticket(4)).unwrap();
-    assert!(rig.partitions[0].watch(ticket(5), Offset(1), Isolation::Uncommitted));
+    assert!(rig.partitions[0].watch(
+        ticket(5),
+        Offset(1),
+        Scope::of_leader(Isolation::Uncommitted)
+    ));
     let told = set_role(&rig.partitions[0], 2, Role::NotLeading);
     let failed = [1, 2, 3, 4].map(|number| News::NotLeader(ticket(number)));
     assert_eq!(told[..4], failed);
@@ -298,7 +302,11 @@ fn the_end_of_a_leader_epoch_fails_what_waits_and_refuses_what_comes() {
         partition.await_end(ticket(8)),
         Err(partition::NeverCommitted)
     );
-    assert!(!partition.watch(ticket(9), Offset(3), Isolation::Uncommitted));
+    assert!(!partition.watch(
+        ticket(9),
+        Offset(3),
+        Scope::of_leader(Isolation::Uncommitted)
+    ));
     assert_eq!(partition.behind(SECOND), []);
 
     // It leads again, alone in sync: all that is durable is committed, in an epoch that begins at the end.

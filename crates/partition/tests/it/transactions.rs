@@ -77,7 +77,7 @@ fn bounds(rig: &Rig) -> Bounds {
 /// The result for a reader of committed data from `from` on: batches, and aborted transactions as producer and first offset.
 pub(super) fn committed(rig: &Rig, from: i64) -> (Vec<Batch>, Vec<(i64, i64)>) {
     let request = ReadRequest {
-        isolation: Isolation::Committed,
+        scope: Scope::of_leader(Isolation::Committed),
         ..read_from(Offset(from))
     };
     let read = rig.partitions[0].read(request).unwrap();
@@ -111,8 +111,12 @@ fn a_committed_reader_stops_at_the_first_open_transaction() {
     assert_eq!(rig.read(0).len(), 6, "others see all");
 
     let partition = Arc::clone(&rig.partitions[0]);
-    assert!(partition.watch(ticket(7), Offset(3), Isolation::Committed));
-    assert!(partition.watch(ticket(8), Offset(6), Isolation::Uncommitted));
+    assert!(partition.watch(ticket(7), Offset(3), Scope::of_leader(Isolation::Committed)));
+    assert!(partition.watch(
+        ticket(8),
+        Offset(6),
+        Scope::of_leader(Isolation::Uncommitted)
+    ));
     append(&mut rig, records(1, 4, 1, false), Warrant::None).unwrap();
     assert_eq!(readable(&rig), [8], "only the high watermark moved");
     end(&mut rig, 2, true).unwrap();
@@ -123,7 +127,7 @@ fn a_committed_reader_stops_at_the_first_open_transaction() {
     );
     assert_eq!(readable(&rig), [7]);
     assert_eq!(bounds(&rig).last_stable, Offset(8));
-    assert!(!partition.watch(ticket(7), Offset(3), Isolation::Committed));
+    assert!(!partition.watch(ticket(7), Offset(3), Scope::of_leader(Isolation::Committed)));
     assert_eq!(committed(&rig, 3).1, [], "it was not aborted");
 }
 

@@ -113,18 +113,30 @@ fn duplicates_are_known_after_every_kind_of_restart() {
 fn a_watcher_is_told_once_when_there_is_more_than_it_has_seen() {
     let machine = machine(1);
     let mut rig = open(&machine, &[small_segments()]).unwrap();
-    assert!(rig.partitions[0].watch(ticket(9), Offset(0), Isolation::Uncommitted));
+    assert!(rig.partitions[0].watch(
+        ticket(9),
+        Offset(0),
+        Scope::of_leader(Isolation::Uncommitted)
+    ));
     append(&mut rig, batch_of(&[value("v", 1)]), 1).unwrap();
     let mut news = Vec::new();
     rig.dir.commit(&mut news);
     assert_eq!(news, [News::Readable(ticket(9)), News::Reached(ticket(1))]);
     assert!(
-        !rig.partitions[0].watch(ticket(9), Offset(0), Isolation::Uncommitted),
+        !rig.partitions[0].watch(
+            ticket(9),
+            Offset(0),
+            Scope::of_leader(Isolation::Uncommitted)
+        ),
         "there is more already"
     );
     append(&mut rig, batch_of(&[value("v", 1)]), 2).unwrap();
     assert_eq!(committed(&rig), [2]);
-    assert!(rig.partitions[0].watch(ticket(9), Offset(2), Isolation::Uncommitted));
+    assert!(rig.partitions[0].watch(
+        ticket(9),
+        Offset(2),
+        Scope::of_leader(Isolation::Uncommitted)
+    ));
     rig.partitions[0].unwatch(InboxId(0), WaiterKey(0));
     append(&mut rig, batch_of(&[value("v", 1)]), 3).unwrap();
     assert_eq!(committed(&rig), [3]);

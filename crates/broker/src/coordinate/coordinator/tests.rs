@@ -85,7 +85,7 @@ fn batches(log: &Partition) -> Vec<i32> {
         memory_bytes_max: usize::MAX,
         at_least_one: true,
         current_epoch: LeaderEpoch::NONE,
-        isolation: Isolation::Uncommitted,
+        scope: Scope::of_leader(Isolation::Uncommitted),
     };
     match log.read(request).map(|read| read.records) {
         Ok(Records::Memory(batches)) => batches.iter().map(|batch| batch.record_count()).collect(),

@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use model::{LeaderEpoch, Offset, Ticket, WaiterKey};
-use partition::{Isolation, Piece, Read, Records};
+use partition::{Isolation, Piece, Read, Records, Scope};
 use wire::messages::fetch_request::FetchPartition;
 use wire::messages::fetch_response::{
     AbortedTransaction, FetchableTopicResponse, NodeEndpoint, PartitionData,
@@ -25,6 +25,10 @@ use crate::kafka::session::{Answered, Content, FollowedPartition};
 use crate::ops::Refused;
 use crate::ops::fetch::{Client, FetchRefusal, Fetching, Kind, Progress, Terms, Wanted};
 
+/// The replica id of one that is no broker.
+const CONSUMER: i32 = -1;
+/// First version in which consumers say where they are (KIP-392).
+const FOLLOWER_VERSION: i16 = 11;
 /// First version in which topics are named by id.
 const TOPIC_ID_VERSION: i16 = 13;
 /// First version that names the leaders of partitions that are led elsewhere (KIP-951).
@@ -37,14 +41,10 @@ pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
         .unwrap_or(0)
         .min(call.desk.shared.fetch_bytes_max());
     let wait = std::time::Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let is_replica = request.replica_id >= 0 || request.replica_state.replica_id >= 0;
+    let (kind, scope) = scope(&request, call.version());
     let terms = Terms {
-        kind: if is_replica {
-            Kind::Replica
-        } else {
-            Kind::Consumer
-        },
-        isolation: isolation(request.isolation_level),
+        kind,
+        scope,
         bytes_min: usize::try_from(request.min_bytes)
             .unwrap_or(0)
             .min(bytes_max),
@@ -89,6 +89,26 @@ pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
             on_parked(&mut call.hall(), key, progress);
             parked
         }
+    }
+}
+
+/// Consumers of [`FOLLOWER_VERSION`] are served by replicas that follow as well (KIP-392). One that names itself as no consumer and no
+/// broker either, as Kafka's `DEBUGGING_CONSUMER_ID` (-2), compares replicas.
+fn scope(request: &FetchRequest, version: i16) -> (Kind, Scope) {
+    let replica_id = match request.replica_state.replica_id {
+        CONSUMER => request.replica_id,
+        replica_id => replica_id,
+    };
+    match replica_id {
+        CONSUMER => {
+            let scope = Scope {
+                isolation: isolation(request.isolation_level),
+                leader_only: version < FOLLOWER_VERSION,
+            };
+            (Kind::Consumer, scope)
+        }
+        0.. => (Kind::Replica, Scope::of_leader(Isolation::Log)),
+        _ => (Kind::Comparison, Scope::of_any(Isolation::Log)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use model::{LeaderEpoch, Ticket, Timestamp};
-use partition::{Piece, SearchTime};
+use partition::{Isolation, Piece, Scope, SearchTime};
 use wire::messages::list_offsets_request::ListOffsetsPartition;
 use wire::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
@@ -19,6 +19,10 @@ use crate::kafka::hall::Hall;
 use crate::kafka::parked::{Search, Waiting};
 use crate::ops::Refused;
 use crate::ops::search::{Asked, SearchRefusal, SearchResult, Searching, Spot};
+
+/// Replica ids of those that are no brokers.
+const CONSUMER: i32 = -1;
+const COMPARISON: i32 = -2;
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -51,8 +55,15 @@ pub(crate) fn on_list_offsets(call: &mut Call<'_>, request: ListOffsetsRequest) 
             current_epoch: LeaderEpoch(asked.current_leader_epoch),
             spot: spot(asked.timestamp, version),
         });
-    let isolation = isolation(request.isolation_level);
-    let searching = Searching::begin(call.desk, &call.asker, asked, isolation, key);
+    // Brokers are told of the log itself, and so is one that compares replicas, by each of them.
+    let scope = Scope {
+        isolation: match request.replica_id {
+            CONSUMER => isolation(request.isolation_level),
+            _ => Isolation::Log,
+        },
+        leader_only: request.replica_id != COMPARISON,
+    };
+    let searching = Searching::begin(call.desk, &call.asker, asked, scope, key);
     let search = Search { request, searching };
     if search.searching.is_whole() {
         answer(call, search)

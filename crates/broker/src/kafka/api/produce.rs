@@ -301,7 +301,7 @@ fn record_errors(fault: &RecordFault) -> Vec<BatchIndexAndErrorMessage> {
 #[cfg(test)]
 mod tests {
     use model::{BrokerId, LeaderEpoch, Offset};
-    use partition::{Isolation, ReadRequest, Records, Replicas, Role};
+    use partition::{Isolation, ReadRequest, Records, Replicas, Role, Scope};
     use wire::messages::produce_request::PartitionProduceData;
 
     use super::*;
@@ -336,7 +336,7 @@ mod tests {
             memory_bytes_max: usize::MAX,
             at_least_one: true,
             current_epoch: model::LeaderEpoch::NONE,
-            isolation: Isolation::Uncommitted,
+            scope: Scope::of_leader(Isolation::Uncommitted),
         });
         match read.expect("there is something").records {
             Records::Memory(batches) => {

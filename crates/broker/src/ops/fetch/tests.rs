@@ -37,7 +37,7 @@ impl Run {
         let desk = &mut bench.shard.desk;
         let terms = Terms {
             kind: Kind::Consumer,
-            isolation: Isolation::Uncommitted,
+            scope: Scope::of_leader(Isolation::Uncommitted),
             bytes_min,
             bytes_max: 1 << 20,
             deadline: desk.now.plus(Duration::from_secs(1)),

@@ -5,4 +5,5 @@ mod failover;
 mod isr;
 mod lost;
 mod nodes;
+mod reads;
 mod spread;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use broker::Broker;
 use bytes::Bytes;
 use env::sim::{Faults, HostId, Machines, Passage, SimConn, Site};
-use model::Timestamp;
+use model::{Instant, Timestamp};
 use wire::frame::{decode_response, encode_request};
 use wire::messages::metadata_request::MetadataRequestTopic;
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -226,12 +226,33 @@ impl Nodes {
     ) -> Option<R::Response> {
         let address = self.machines.address(HostId(node), PORT);
         let conn = self.machines.outside().connect(address).ok()?;
-        let frame = encode_request(request, version, 1, Some("test"));
-        let frame = frame.and_then(wire::Encoded::into_bytes).expect("a frame");
-        let answer = self.exchange(&conn, &frame)?;
-        let mut reader = Reader::new(answer);
-        let decoded = decode_response::<R>(&mut reader, version);
-        Some(decoded.expect("an answer to that").1)
+        let answer = self.exchange(&conn, &frame(request, version))?;
+        Some(decoded::<R>(answer, version))
+    }
+
+    /// Sends a request whose answer is waited for later.
+    pub(super) fn send<R: Request>(&self, node: Node, request: &R, version: i16) -> SimConn {
+        let address = self.machines.address(HostId(node), PORT);
+        let conn = self.machines.outside().connect(address);
+        let conn = conn.expect("it takes connections");
+        let frame = frame(request, version);
+        let mut left = &frame[..];
+        let is_sent = self.machines.run_until(PATIENCE, |_| {
+            left = &left[conn.send(left).unwrap_or(0)..];
+            left.is_empty()
+        });
+        assert!(is_sent, "it takes no bytes");
+        conn
+    }
+
+    /// The answer to what was sent.
+    pub(super) fn receive<R: Request>(&self, conn: SimConn, version: i16) -> Option<R::Response> {
+        let answer = self.exchange(&conn, &[])?;
+        Some(decoded::<R>(answer, version))
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.machines.now()
     }
 
     /// Asks again while the answer is of a kind that clients ask again after.
@@ -320,6 +341,17 @@ impl Nodes {
         });
         Node::try_from(found.coordinators[0].node_id).expect("one of three")
     }
+}
+
+fn frame<R: Request>(request: &R, version: i16) -> Bytes {
+    let frame = encode_request(request, version, 1, Some("test"));
+    let frame = frame.and_then(wire::Encoded::into_bytes);
+    frame.expect("a frame").into()
+}
+
+fn decoded<R: Request>(answer: Bytes, version: i16) -> R::Response {
+    let decoded = decode_response::<R>(&mut Reader::new(answer), version);
+    decoded.expect("an answer to that").1
 }
 
 /// The first frame, without its length, once it is there.
