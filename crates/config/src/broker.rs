@@ -18,6 +18,7 @@ use crate::log_dirs::{CORDONED, LogDirs};
 use crate::memory::{self, Memory};
 use crate::quorum::{Quorum, Roles};
 use crate::settings::{Settings, SettingsError};
+use crate::table::cluster::RACK_SELECTOR;
 use crate::table::{self, Update};
 use crate::topic::Topic;
 use crate::value::{self, ValueError};
@@ -40,6 +41,8 @@ pub struct Broker {
 
     pub node_id: BrokerId,
     pub rack: Option<String>,
+    /// Leaders send consumers to a replica in their rack (KIP-392).
+    pub reads_by_rack: bool,
     pub log_dirs: Vec<PathBuf>,
     cordoned_log_dirs: Vec<PathBuf>,
     /// `None`: the one that has the metadata log, or the first of a new broker.
@@ -213,6 +216,7 @@ impl Broker {
             topic: Arc::new(Topic::defaults(&layers)),
             node_id,
             rack: layers.text("broker.rack"),
+            reads_by_rack: layers.text("replica.selector.class").as_deref() == Some(RACK_SELECTOR),
             metadata_log_dir: layers.text("metadata.log.dir").map(PathBuf::from),
             quorum,
             listeners: doors.listeners,

@@ -7,6 +7,9 @@
 //!
 //! A log that is cut or begins anew has another life from then on; what is told of an older one counts for nothing.
 
+#[path = "progress/nearest.rs"]
+mod nearest;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -60,6 +63,8 @@ pub struct FollowerAt {
     pub broker: BrokerId,
     /// Its registration; -1 where it names none.
     pub broker_epoch: i64,
+    /// Where its log starts.
+    pub log_start: Offset,
     /// Everything below is synced there. Of a Kafka broker: appended.
     pub synced: Offset,
 }
@@ -107,6 +112,7 @@ struct Awaiting {
 struct Follower {
     /// Nothing is known before its first word in this epoch.
     synced: Option<Offset>,
+    log_start: Offset,
     /// The registration that it spoke under last.
     broker_epoch: i64,
     /// When it had everything last.
@@ -308,6 +314,7 @@ impl Progress {
             epoch,
             broker,
             broker_epoch,
+            log_start,
             synced,
         } = said;
         let end = self.points.end;
@@ -333,6 +340,7 @@ impl Progress {
             follower.caught_up_at = follower.caught_up_at.max(asked_at);
         }
         follower.asked = (now, end);
+        follower.log_start = log_start;
         follower.synced = follower.synced.max(Some(synced));
         self.advance();
         self.may_join(broker)
@@ -425,6 +433,7 @@ impl Progress {
             .map(|broker| {
                 let unknown = Follower {
                     synced: None,
+                    log_start: self.points.start,
                     broker_epoch: -1,
                     // It has as long as any to catch up.
                     caught_up_at: now,

@@ -10,6 +10,7 @@ use crate::isolation::Scope;
 use crate::news::News;
 use crate::partition::{Bounds, Partition, PartitionState, Watcher};
 use crate::progress::{FollowerAt, IsrWish, Progress, Role, Wanted};
+use crate::read::{Read, ReadError, ReadRequest};
 
 /// The append will not be committed under this leader in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,23 @@ impl Partition {
             may_join = progress.on_follower_at(said, now);
         });
         may_join
+    }
+
+    /// The replica among those on `near` brokers that a consumer at `request.from` is to read from, and what the leader says meanwhile.
+    pub fn nearest(
+        &self,
+        request: &ReadRequest,
+        near: &[BrokerId],
+    ) -> Result<Option<(BrokerId, Read)>, ReadError> {
+        let state = self.state.lock();
+        if near.is_empty() || self.is_offline_in(&state) {
+            return Ok(None);
+        }
+        let Some(nearest) = state.progress.nearest(request.from, near) else {
+            return Ok(None);
+        };
+        let bounds = self.admit(&state, request)?;
+        Ok(Some((nearest, Read::at_end(bounds))))
     }
 
     /// The ISR that this leader wants, if it is another one than the metadata have. It is asked for once: until the metadata change, or

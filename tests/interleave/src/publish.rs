@@ -8,7 +8,7 @@ use model::{LeaderEpoch, Offset, Timestamp};
 use shuttle::thread;
 use wire::records::{Batch, Source};
 
-use crate::isolation::Isolation;
+use crate::isolation::{Isolation, Scope};
 use crate::need::Piece;
 use crate::partition::Bounds;
 use crate::plan::Plan;
@@ -67,7 +67,7 @@ impl Reader {
             memory_bytes_max: usize::MAX,
             at_least_one: true,
             current_epoch: LeaderEpoch(0),
-            isolation: Isolation::Uncommitted,
+            scope: Scope::of_leader(Isolation::Uncommitted),
         };
         let plan = rig.partitions[0].plan_read(request);
         let read = plan.and_then(|plan| match plan {

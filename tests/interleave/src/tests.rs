@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner, thread};
 
-use crate::isolation::Isolation;
+use crate::isolation::{Isolation, Scope};
 use crate::news::News;
 use crate::rig::{Rig, run_until_asleep, run_until_stopped, ticket};
 use model::Offset;
@@ -163,7 +163,11 @@ fn a_reader_that_waits_is_told_of_the_commit_it_did_not_see() {
             thread::spawn(move || {
                 let seen = rig.partitions[0].bounds().high_watermark;
                 (
-                    rig.partitions[0].watch(ticket(77), seen, Isolation::Uncommitted),
+                    rig.partitions[0].watch(
+                        ticket(77),
+                        seen,
+                        Scope::of_leader(Isolation::Uncommitted),
+                    ),
                     seen,
                 )
             })

@@ -38,6 +38,7 @@ pub(crate) struct Listed {
     pub(crate) epoch: LeaderEpoch,
     /// The end of its log, and the epoch of its last record.
     pub(crate) at: EpochEnd,
+    pub(crate) log_start: Offset,
     pub(crate) synced: Offset,
     pub(crate) bytes_max: usize,
     /// It goes on at its end, whatever it was sent before.
@@ -139,6 +140,7 @@ impl Feed {
             key,
             epoch,
             at,
+            log_start,
             synced,
             bytes_max,
             is_restart,
@@ -186,6 +188,7 @@ impl Feed {
             epoch,
             broker,
             broker_epoch,
+            log_start,
             synced: synced.min(at.end),
         };
         let may_join = partition.on_follower_at(said, news);

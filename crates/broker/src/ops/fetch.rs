@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use model::{InboxId, Instant, LeaderEpoch, Offset, WaiterKey};
+use model::{BrokerId, InboxId, Instant, LeaderEpoch, Offset, WaiterKey};
 use partition::{
     Isolation, Need, Partition, Piece, Plan, Range, Read, ReadError, ReadRequest, Records, Scope,
     WarmUp,
@@ -41,6 +41,15 @@ pub(crate) enum FetchRefusal {
 
 pub(crate) type FetchResult = Result<Read, Refused<FetchRefusal>>;
 
+/// The outcome for one partition.
+pub(crate) struct Fetched {
+    pub(crate) result: FetchResult,
+    /// Of damage: where to go on.
+    pub(crate) goes_on: Option<Offset>,
+    /// The replica that the client is to read from instead.
+    pub(crate) nearest: Option<BrokerId>,
+}
+
 /// The kind of reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -58,6 +67,8 @@ pub(crate) struct Terms {
     pub(crate) bytes_min: usize,
     /// Of all partitions together, but for a first batch.
     pub(crate) bytes_max: usize,
+    /// Brokers that are nearer to the client than this one.
+    pub(crate) near: Vec<BrokerId>,
     /// Then it is answered with what there is.
     pub(crate) deadline: Instant,
 }
@@ -120,6 +131,8 @@ struct Part {
     /// `None` for one that was refused from the start.
     source: Option<Source>,
     found: Found,
+    /// The replica that the client is sent to instead of being given records.
+    nearest: Option<BrokerId>,
     is_watched: bool,
 }
 
@@ -140,8 +153,9 @@ impl Part {
         }
     }
 
-    fn is_refused(&self) -> bool {
-        matches!(self.found, Found::Have(Err(_)))
+    /// True if the answer has to leave whatever else there is.
+    fn is_urgent(&self) -> bool {
+        matches!(self.found, Found::Have(Err(_))) || self.nearest.is_some()
     }
 }
 
@@ -191,6 +205,7 @@ impl Fetching {
             Part {
                 source,
                 found,
+                nearest: None,
                 is_watched: false,
             }
         });
@@ -296,18 +311,26 @@ impl Fetching {
         }
     }
 
-    /// The results of a whole fetch, in the order in which it was asked for; of damage also where to go on.
-    pub(crate) fn into_results(self) -> impl Iterator<Item = (FetchResult, Option<Offset>)> {
+    /// The results of a whole fetch, in the order in which it was asked for.
+    pub(crate) fn into_results(self) -> impl Iterator<Item = Fetched> {
         self.parts.into_iter().map(|part| match part.found {
             Found::Have(Err(why)) => {
-                let next = part.source.as_ref().and_then(|source| source.goes_on(&why));
-                (Err(why), next)
+                let goes_on = part.source.as_ref().and_then(|source| source.goes_on(&why));
+                Fetched {
+                    result: Err(why),
+                    goes_on,
+                    nearest: None,
+                }
             }
             Found::Have(Ok(read)) => {
                 if let Some(source) = &part.source {
                     source.partition.on_fetched(read.records.len());
                 }
-                (Ok(read), None)
+                Fetched {
+                    result: Ok(read),
+                    goes_on: None,
+                    nearest: part.nearest,
+                }
             }
             Found::Nothing | Found::Awaited { .. } => unreachable!("the fetch is whole"),
         })
@@ -341,7 +364,14 @@ impl Fetching {
             {
                 self.plans_count += 1;
             }
-            part.found = match source.partition.plan_read(request) {
+            let nearest = source.partition.nearest(&request, &self.terms.near);
+            let (nearest, plan) = match nearest {
+                Ok(Some((broker, read))) => (Some(broker), Ok(Plan::Ready(read))),
+                Ok(None) => (None, source.partition.plan_read(request)),
+                Err(error) => (None, Err(error)),
+            };
+            part.nearest = nearest;
+            part.found = match plan {
                 Ok(Plan::Ready(read)) => Found::Have(Ok(read)),
                 Ok(Plan::Need(need)) => {
                     let (bytes, memory) = (need.bytes(), need.memory());
@@ -414,7 +444,7 @@ impl Fetching {
             self.terms.bytes_min.min(1)
         };
         let bytes: usize = self.parts.iter().map(Part::bytes).sum();
-        bytes >= enough || self.parts.iter().any(Part::is_refused) || self.parts.is_empty()
+        bytes >= enough || self.parts.iter().any(Part::is_urgent) || self.parts.is_empty()
     }
 
     /// Watches all partitions; false when some have more than was seen, which are to be planned again.

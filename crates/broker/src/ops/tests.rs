@@ -123,6 +123,7 @@ impl Door {
             scope: Scope::of_leader(Isolation::Committed),
             bytes_min: 1,
             bytes_max: 1 << 20,
+            near: Vec::new(),
             deadline: self.desk().now,
         };
         let wanted = Wanted {
@@ -140,7 +141,7 @@ impl Door {
         };
         let progress = fetching.advance(self.desk(), key, client);
         assert_eq!(progress, Progress::Whole);
-        let mut results = fetching.into_results().map(|(result, _)| result);
+        let mut results = fetching.into_results().map(|fetched| fetched.result);
         let read = results.next().expect("one for one");
         read.unwrap_or_else(|why| panic!("{why:?}"))
     }

@@ -2,6 +2,10 @@
 
 use super::Setting;
 
+const LEADER_SELECTOR: &str = "org.apache.kafka.common.replica.LeaderSelector";
+/// Has consumers read in their rack.
+pub(crate) const RACK_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+
 pub(super) const SETTINGS: &[Setting] = settings! {
     "auto.leader.rebalance.enable" Boolean "true" Any ReadOnly Accepted
         "leaders move back to their preferred broker by themselves";
@@ -67,7 +71,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "time between checkpoints of high watermarks";
     "replica.lag.time.max.ms" Long "30000" Any ReadOnly Works
         "time after which a follower that does not keep up leaves the in-sync set";
-    "replica.selector.class" String - Any ReadOnly Meaningless "Plug-in classes of the JVM cannot be loaded";
+    "replica.selector.class" String - OneOf(&[LEADER_SELECTOR, RACK_SELECTOR]) ReadOnly Works
+        "RackAwareReplicaSelector has consumers with a client.rack read from a replica there; otherwise they read from leaders (KIP-392)";
     "replica.socket.receive.buffer.bytes" Int "65536" Any ReadOnly Accepted "receive buffer of a follower";
     "replica.socket.timeout.ms" Int "30000" Any ReadOnly Accepted "socket timeout of a follower";
 };

@@ -162,7 +162,7 @@ macro_rules! group_settings {
 }
 
 mod client_metrics;
-mod cluster;
+pub(crate) mod cluster;
 mod coordinators;
 mod group;
 mod hidden;

@@ -29,6 +29,7 @@ fn said((broker, epoch): (BrokerId, LeaderEpoch), broker_epoch: i64, synced: i64
         epoch,
         broker,
         broker_epoch,
+        log_start: Offset::ZERO,
         synced: Offset(synced),
     }
 }

@@ -57,6 +57,7 @@ fn follower_at(rig: &Rig, synced: i64) -> Vec<News> {
         epoch: rig.partitions[0].bounds().epoch,
         broker: OTHER,
         broker_epoch: 1,
+        log_start: Offset::ZERO,
         synced: Offset(synced),
     };
     rig.partitions[0].on_follower_at(said, &mut news);

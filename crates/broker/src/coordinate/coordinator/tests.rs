@@ -310,6 +310,7 @@ fn a_log_with_too_few_replicas_in_sync_is_no_coordinator_for_now() {
         epoch: log.bounds().epoch,
         broker: model::BrokerId(2),
         broker_epoch: 1,
+        log_start: Offset::ZERO,
         synced: end,
     };
     log.on_follower_at(said, &mut bench.shard.desk.news);

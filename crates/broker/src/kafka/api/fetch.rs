@@ -4,7 +4,7 @@
 //! are large: memory goes out as it was received, files by sendfile.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use model::{LeaderEpoch, Offset, Ticket, WaiterKey};
+use model::{BrokerId, LeaderEpoch, Offset, Ticket, WaiterKey};
 use partition::{Isolation, Piece, Read, Records, Scope};
 use wire::messages::fetch_request::FetchPartition;
 use wire::messages::fetch_response::{
@@ -23,7 +23,7 @@ use crate::kafka::hall::Hall;
 use crate::kafka::parked::{Fetch, Parked, Waiting};
 use crate::kafka::session::{Answered, Content, FollowedPartition};
 use crate::ops::Refused;
-use crate::ops::fetch::{Client, FetchRefusal, Fetching, Kind, Progress, Terms, Wanted};
+use crate::ops::fetch::{Client, FetchRefusal, Fetched, Fetching, Kind, Progress, Terms, Wanted};
 
 /// The replica id of one that is no broker.
 const CONSUMER: i32 = -1;
@@ -49,6 +49,7 @@ pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
             .unwrap_or(0)
             .min(bytes_max),
         bytes_max,
+        near: near(call, kind, &request.rack_id),
         deadline: call.desk.now.plus(wait),
     };
     let uses_ids = TOPIC_ID_VERSION <= call.version();
@@ -110,6 +111,22 @@ fn scope(request: &FetchRequest, version: i16) -> (Kind, Scope) {
         0.. => (Kind::Replica, Scope::of_leader(Isolation::Log)),
         _ => (Kind::Comparison, Scope::of_any(Isolation::Log)),
     }
+}
+
+/// Brokers that live in the rack of a consumer and are reached as this one was; none where this one is in it, or nobody is to look.
+fn near(call: &Call<'_>, kind: Kind, rack: &str) -> Vec<BrokerId> {
+    if kind != Kind::Consumer || rack.is_empty() {
+        return Vec::new();
+    }
+    let scene = call.scene();
+    let own = &scene.settings.broker;
+    if !own.reads_by_rack || own.rack.as_deref() == Some(rack) {
+        return Vec::new();
+    }
+    let view = scene.view(&call.desk.shared.metadata.cluster_id);
+    let there = (view.image.brokers()).filter(|broker| broker.rack.as_deref() == Some(rack));
+    let reached = there.filter(|broker| view.live_endpoint(broker.id).is_some());
+    reached.map(|broker| broker.id).collect()
 }
 
 fn asks<'a>(place: &'a FollowedPartition, asked: &FetchPartition) -> Wanted<'a> {
@@ -207,12 +224,18 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
     let isolation = fetching.isolation();
     let mut fillers = Vec::new();
     let mut leaders = None;
-    for ((place, wanted), (result, next)) in context.wanted.iter().zip(fetching.into_results()) {
+    for ((place, wanted), fetched) in context.wanted.iter().zip(fetching.into_results()) {
+        let Fetched {
+            result,
+            goes_on,
+            nearest,
+        } = fetched;
         let (mut data, records) = match result {
             Ok(read) => found(wanted, read, isolation),
             Err(why) => (refused(wanted, &why, call.version()), Records::AtEnd),
         };
-        data.next_good_offset = next.map_or(-1, |next| next.0);
+        data.next_good_offset = goes_on.map_or(-1, |next| next.0);
+        data.preferred_read_replica = nearest.map_or(-1, |broker| broker.0);
         if LEADER_VERSION <= call.version() && CurrentLeaders::are_wanted(data.error_code) {
             let leaders = leaders.get_or_insert_with(|| CurrentLeaders::new(call));
             let topic = (place.topic_id, &*place.topic);
@@ -234,7 +257,7 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
                 },
             };
             let is_new = call.door.sessions.note(context.session_id, place, answered);
-            if context.is_incremental && !is_new {
+            if context.is_incremental && !is_new && nearest.is_none() {
                 continue;
             }
         }

@@ -157,6 +157,7 @@ fn listed(key: Key, asked: &FetchPartition) -> Listed {
             epoch: LeaderEpoch(asked.last_fetched_epoch.max(LeaderEpoch::NONE.0)),
             end,
         },
+        log_start: Offset(asked.log_start_offset),
         synced: if is_plain {
             end
         } else {

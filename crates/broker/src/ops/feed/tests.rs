@@ -56,6 +56,7 @@ impl Leader {
             key,
             epoch,
             at,
+            log_start: Offset::ZERO,
             synced: at.end,
             bytes_max: ALL,
             is_restart,

@@ -40,6 +40,7 @@ impl Run {
             scope: Scope::of_leader(Isolation::Uncommitted),
             bytes_min,
             bytes_max: 1 << 20,
+            near: Vec::new(),
             deadline: desk.now.plus(Duration::from_secs(1)),
         };
         let wanted = topics.iter().map(|(topic, from)| Wanted {
@@ -85,7 +86,7 @@ impl Run {
     }
 
     fn sizes(self) -> Vec<Option<usize>> {
-        let results = self.fetching.into_results().map(|(result, _)| result);
+        let results = self.fetching.into_results().map(|fetched| fetched.result);
         let sizes = results.map(|result| result.ok().map(|read| read.records.len()));
         sizes.collect()
     }
@@ -182,7 +183,7 @@ fn a_partition_that_is_deleted_while_its_bytes_are_verified_is_reported_and_the_
     assert_eq!(run.advance(), Progress::Gathers);
     run.bench.partition(COLD, 0).delete(&mut Vec::new());
     assert_eq!(run.gather(), Progress::Whole);
-    let mut results = run.fetching.into_results().map(|(result, _)| result);
+    let mut results = run.fetching.into_results().map(|fetched| fetched.result);
     let deleted = results.next();
     assert!(matches!(
         deleted,

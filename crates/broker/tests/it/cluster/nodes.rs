@@ -31,7 +31,11 @@ pub(super) struct Nodes {
     brokers: [Option<Broker>; 3],
     /// Of each node, over those that every test has.
     given: &'static [(&'static str, &'static str)],
+    more: More,
 }
+
+/// Settings of a node beside those that all have.
+type More = fn(Node) -> Vec<(&'static str, String)>;
 
 impl Nodes {
     /// Starts all of them and waits until each counts three.
@@ -41,7 +45,17 @@ impl Nodes {
 
     /// Likewise, with settings of the test.
     pub(super) fn start_with(seed: u64, given: &'static [(&'static str, &'static str)]) -> Nodes {
+        Nodes::start_all(seed, given, |_| Vec::new())
+    }
+
+    /// Likewise, with settings of each node.
+    pub(super) fn start_each(seed: u64, more: More) -> Nodes {
+        Nodes::start_all(seed, &[], more)
+    }
+
+    fn start_all(seed: u64, given: &'static [(&'static str, &'static str)], more: More) -> Nodes {
         let mut nodes = Nodes {
+            more,
             machines: Machines::new(seed, 3, &Faults::default()),
             brokers: [None, None, None],
             given,
@@ -71,7 +85,7 @@ impl Nodes {
         let mut settings = config::Settings::default();
         let given = self.given.iter();
         let given = given.map(|(name, value)| (*name, (*value).to_owned()));
-        for (name, value) in pairs.into_iter().chain(given) {
+        for (name, value) in pairs.into_iter().chain(given).chain((self.more)(node)) {
             settings.put(name, &value).expect("a known setting");
         }
         let machine = config::Machine {

@@ -21,8 +21,7 @@ const COMPARISON: i32 = -2;
 const FETCH: i16 = 12;
 
 /// Nodes with a topic of one partition on all of them; its leader, and the others.
-pub(super) fn replicated(seed: u64) -> (Nodes, Node, Vec<Node>) {
-    let nodes = Nodes::start(seed);
+pub(super) fn replicated(nodes: Nodes) -> (Nodes, Node, Vec<Node>) {
     create(&nodes, 1);
     let leader = nodes.leaders(1, TOPIC).expect("it was created")[0];
     let leader = Node::try_from(leader).expect("one of three");
@@ -152,7 +151,7 @@ fn await_committed(nodes: &Nodes, node: Node, offset: i64) {
 
 #[test]
 fn a_follower_shows_consumers_what_is_committed_and_tools_all_it_has() {
-    let (nodes, leader, others) = replicated(41);
+    let (nodes, leader, others) = replicated(Nodes::start(41));
     for value in ["a", "b", "c"] {
         produce(&nodes, leader, value);
     }
@@ -178,7 +177,7 @@ fn a_follower_shows_consumers_what_is_committed_and_tools_all_it_has() {
 
 #[test]
 fn what_is_not_committed_is_shown_to_tools_alone() {
-    let (mut nodes, leader, others) = replicated(42);
+    let (mut nodes, leader, others) = replicated(Nodes::start(42));
     produce(&nodes, leader, "a");
     for node in others {
         await_committed(&nodes, node, 1);
@@ -196,7 +195,7 @@ fn what_is_not_committed_is_shown_to_tools_alone() {
 
 #[test]
 fn a_consumer_that_waits_at_a_follower_hears_of_what_is_committed() {
-    let (nodes, leader, others) = replicated(43);
+    let (nodes, leader, others) = replicated(Nodes::start(43));
     produce(&nodes, leader, "a");
     let node = others[0];
     await_committed(&nodes, node, 1);
@@ -211,4 +210,59 @@ fn a_consumer_that_waits_at_a_follower_hears_of_what_is_committed() {
     assert_eq!(told(part(answer)), (ErrorCode::None, vec![1]));
     let took = nodes.now().since(began);
     assert!(took < Duration::from_secs(1), "it took {took:?}");
+}
+
+/// Nodes in racks of their own, whose leaders send consumers to replicas near them.
+fn in_racks(node: Node) -> Vec<(&'static str, String)> {
+    let selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+    vec![
+        ("broker.rack", format!("r{node}")),
+        ("replica.selector.class", selector.to_owned()),
+    ]
+}
+
+/// The replica that a consumer in `rack` is sent to, and the offsets that it is given.
+fn sent(nodes: &Nodes, leader: Node, rack: &str, from: i64, version: i16) -> (i32, Vec<i64>) {
+    let mut request = fetch(CONSUMER, from, Duration::from_secs(5));
+    request.rack_id = rack.to_owned();
+    let answer = nodes.ask(leader, &request, version).expect("an answer");
+    let data = part(answer);
+    let nearest = data.preferred_read_replica;
+    let (code, offsets) = told(data);
+    assert_eq!(code, ErrorCode::None);
+    (nearest, offsets)
+}
+
+#[test]
+fn a_leader_sends_consumers_to_a_live_replica_in_their_rack_that_has_what_they_ask_for() {
+    let (mut nodes, leader, others) = replicated(Nodes::start_each(44, in_racks));
+    produce(&nodes, leader, "a");
+    produce(&nodes, leader, "b");
+    let near = others[0];
+    let (rack, own) = (format!("r{near}"), format!("r{leader}"));
+    let sent = |nodes: &Nodes, rack: &str, from| self::sent(nodes, leader, rack, from, FETCH);
+    assert_eq!(sent(&nodes, &rack, 0), (i32::from(near), vec![]));
+    let began = nodes.now();
+    assert_eq!(
+        sent(&nodes, &rack, 2),
+        (i32::from(near), vec![]),
+        "it waits there"
+    );
+    assert!(nodes.now().since(began) < Duration::from_secs(1));
+    assert_eq!(sent(&nodes, &own, 0), (-1, vec![0, 1]));
+    assert_eq!(sent(&nodes, "elsewhere", 0), (-1, vec![0, 1]));
+    assert_eq!(sent(&nodes, "", 0), (-1, vec![0, 1]));
+    // It is in sync for a while yet, and does not have what it has not fetched.
+    nodes.kill(near);
+    nodes.until(|nodes| Some(nodes.metadata(leader)?.brokers.len() == 2));
+    assert_eq!(sent(&nodes, &rack, 0), (-1, vec![0, 1]), "it is fenced");
+}
+
+#[test]
+fn leaders_serve_everybody_themselves_unless_they_are_told_to_look_at_racks() {
+    let nodes = Nodes::start_each(45, |node| vec![("broker.rack", format!("r{node}"))]);
+    let (nodes, leader, others) = replicated(nodes);
+    produce(&nodes, leader, "a");
+    let rack = format!("r{}", others[0]);
+    assert_eq!(sent(&nodes, leader, &rack, 0, FETCH), (-1, vec![0]));
 }
