@@ -193,6 +193,11 @@ impl Progress {
         self.role.leads()
     }
 
+    /// True if this leader has not committed yet what it found when it began to lead: the one before may have, and may have told clients.
+    pub(crate) fn is_behind_epoch(&self) -> bool {
+        self.is_leading() && self.points.committed < self.epoch_start
+    }
+
     /// True if a quorum decides what is appended here.
     pub(crate) fn is_elected(&self) -> bool {
         self.role == Role::Elected

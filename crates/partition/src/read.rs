@@ -162,6 +162,11 @@ impl Partition {
         Ok(bounds)
     }
 
+    /// True if the end that this leader shows may be one that clients have seen the log beyond (KIP-207).
+    pub fn is_behind_epoch(&self) -> bool {
+        self.state.lock().progress.is_behind_epoch()
+    }
+
     /// Refuses a client whose idea of the leader epoch differs from ours, and every client where we do not lead; -1 asks for no check. A
     /// partition that is offline has no bounds to report: it refuses every client.
     pub fn check_epoch(&self, asked: LeaderEpoch) -> Result<(), ReadError> {

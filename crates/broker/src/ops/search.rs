@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use log::RecordTime;
 use model::{LeaderEpoch, Offset, Timestamp, WaiterKey};
-use partition::{Need, Partition, Piece, ReadError, Scope, SearchTime};
+use partition::{Isolation, Need, Partition, Piece, ReadError, Scope, SearchTime};
 
 use super::access::{Operation, Resource};
 use super::{Asker, Desk, Refused};
@@ -38,6 +38,8 @@ pub(crate) struct Asked<'a> {
 pub(crate) enum SearchRefusal {
     Absent(Absent),
     NoSuchSpot,
+    /// This leader does not know yet how much is committed (KIP-207).
+    NotYet,
     Read(ReadError),
 }
 
@@ -54,10 +56,18 @@ pub(crate) struct FoundOffset {
 
 enum Part {
     Have(SearchResult),
-    /// With the reader pool. What it finds must lie below `visible`.
+    /// With the reader pool. What it finds must lie below `visible`; where it does not it may later, if that is so of `otherwise`.
     Awaited {
         visible: Offset,
+        otherwise: Otherwise,
     },
+}
+
+/// What is answered where nothing is found.
+#[derive(Clone, Copy)]
+enum Otherwise {
+    Nothing,
+    NotYet,
 }
 
 /// A search, parked or not.
@@ -116,11 +126,14 @@ impl Searching {
         let Some(part) = self.parts.get_mut(part as usize) else {
             return;
         };
-        if let (Part::Awaited { visible }, Piece::Found(found)) = (&*part, piece) {
-            let visible = *visible;
+        if let (Part::Awaited { visible, otherwise }, Piece::Found(found)) = (&*part, piece) {
+            let (visible, otherwise) = (*visible, *otherwise);
             let found = found.map(|found| found.filter(|found| found.offset < visible));
             let found = found.map(|found| found.map(FoundOffset::from));
-            *part = Part::Have(found.map_err(refused));
+            *part = Part::Have(match (found, otherwise) {
+                (Ok(None), Otherwise::NotYet) => Err(not_yet()),
+                (found, _) => found.map_err(refused),
+            });
             self.awaited -= 1;
         }
     }
@@ -152,6 +165,10 @@ fn refused(error: ReadError) -> Refused<SearchRefusal> {
     Refused::Because(SearchRefusal::Read(error))
 }
 
+fn not_yet() -> Refused<SearchRefusal> {
+    Refused::Because(SearchRefusal::NotYet)
+}
+
 /// The part of one question that is known at once, and what the rest of it needs.
 fn plan(
     partition: &Arc<Partition>,
@@ -164,6 +181,8 @@ fn plan(
     let spot = asked
         .spot
         .ok_or(Refused::Because(SearchRefusal::NoSuchSpot))?;
+    // Those who ask for the log itself are told where that ends.
+    let is_behind = scope.isolation != Isolation::Log && partition.is_behind_epoch();
     let bounds = partition.bounds();
     let visible = bounds.end(scope.isolation);
     let edge = |offset, epoch| {
@@ -178,8 +197,17 @@ fn plan(
     Ok(match spot {
         Spot::LogStart => begins_at(bounds.log_start),
         Spot::LocalStart => begins_at(bounds.local_start),
+        Spot::End if is_behind => return Err(not_yet()),
         Spot::End => edge(visible, bounds.epoch),
         Spot::InTier => (Part::Have(Ok(None)), None),
-        Spot::Time(time) => (Part::Awaited { visible }, Some(partition.plan_search(time))),
+        Spot::Time(time) => {
+            let otherwise = if is_behind {
+                Otherwise::NotYet
+            } else {
+                Otherwise::Nothing
+            };
+            let awaited = Part::Awaited { visible, otherwise };
+            (awaited, Some(partition.plan_search(time)))
+        }
     })
 }

@@ -36,6 +36,8 @@ const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
 /// First versions that know the epoch of an answer, and each special time.
 const LEADER_EPOCH_VERSION: i16 = 4;
+/// First version whose clients know that a leader may not know yet (KIP-207).
+const NOT_AVAILABLE_VERSION: i16 = 5;
 const MAX_TIMESTAMP_VERSION: i16 = 7;
 const EARLIEST_LOCAL_VERSION: i16 = 8;
 const LATEST_TIERED_VERSION: i16 = 9;
@@ -135,6 +137,10 @@ fn tell(response: &mut ListOffsetsPartitionResponse, result: SearchResult, versi
                 Refused::Unauthorised => ErrorCode::TopicAuthorizationFailed,
                 Refused::Because(SearchRefusal::Absent(why)) => error::absent(*why),
                 Refused::Because(SearchRefusal::NoSuchSpot) => ErrorCode::UnsupportedVersion,
+                Refused::Because(SearchRefusal::NotYet) if NOT_AVAILABLE_VERSION <= version => {
+                    ErrorCode::OffsetNotAvailable
+                }
+                Refused::Because(SearchRefusal::NotYet) => ErrorCode::LeaderNotAvailable,
                 Refused::Because(SearchRefusal::Read(error)) => error::read(error),
             };
             response.error_code = code.code();
@@ -178,8 +184,8 @@ fn spot(timestamp: i64, version: i16) -> Option<Spot> {
 mod tests {
     use super::*;
     use crate::event_loop::bench::{Bench, encoded};
-    use model::BrokerId;
-    use partition::Role;
+    use model::{BrokerId, Offset};
+    use partition::{FollowerAt, Replicas, Role};
     use wire::messages::list_offsets_request::ListOffsetsTopic;
     use wire::messages::offset_for_leader_epoch_request::{
         OffsetForLeaderPartition, OffsetForLeaderTopic,
@@ -280,5 +286,92 @@ mod tests {
         let unknown = ErrorCode::UnknownTopicOrPartition.code();
         let expected = [(0, 0, 0), (0, 0, 0), (unknown, -1, -1)];
         assert_eq!(answers.collect::<Vec<_>>(), expected);
+    }
+
+    /// The code of the answer to a question of a client, or of one who asks for the log itself.
+    fn asked(
+        bench: &mut Bench,
+        (replica_id, timestamp): (i32, i64),
+        version: i16,
+    ) -> (ErrorCode, i64) {
+        let request = ListOffsetsRequest {
+            replica_id,
+            topics: vec![ListOffsetsTopic {
+                name: TOPIC.to_owned(),
+                partitions: vec![ListOffsetsPartition {
+                    current_leader_epoch: -1,
+                    timestamp,
+                    ..Default::default()
+                }],
+            }],
+            ..Default::default()
+        };
+        bench.put(&encoded(&request, version));
+        bench.execute_needs();
+        let answer = bench.answer::<ListOffsetsRequest>(version);
+        let answer = &answer.expect("it is whole").topics[0].partitions[0];
+        let code = ErrorCode::try_from(answer.error_code).expect("a code");
+        (code, answer.offset)
+    }
+
+    #[test]
+    fn a_new_leader_says_no_end_before_it_has_committed_what_it_found() {
+        let mut bench = Bench::new();
+        bench.create(TOPIC, 1);
+        bench.answer::<CreateTopicsRequest>(4);
+        bench.append(TOPIC, b"committed");
+        let partition = bench.partition(TOPIC, 0);
+        let replicas = Replicas {
+            me: BrokerId(1),
+            all: vec![BrokerId(1), BrokerId(2)],
+            in_sync: vec![BrokerId(1), BrokerId(2)],
+            partition_epoch: 7,
+        };
+        let lead = |epoch| {
+            let role = Role::Leading(replicas.clone());
+            partition.set_role(LeaderEpoch(epoch), role, &mut Vec::new());
+        };
+        lead(1);
+        assert_eq!(
+            asked(&mut bench, (CONSUMER, LATEST), 5),
+            (ErrorCode::None, 1)
+        );
+        bench.append_undurably(TOPIC, b"found by the next one");
+        bench.commit();
+        assert_eq!(
+            asked(&mut bench, (CONSUMER, LATEST), 5),
+            (ErrorCode::None, 1)
+        );
+        lead(2);
+        let not_yet = (ErrorCode::OffsetNotAvailable, UNKNOWN);
+        for timestamp in [LATEST, 1 << 60] {
+            assert_eq!(asked(&mut bench, (CONSUMER, timestamp), 5), not_yet);
+            let (code, _) = asked(&mut bench, (CONSUMER, timestamp), 4);
+            assert_eq!(code, ErrorCode::LeaderNotAvailable);
+        }
+        // What is known to be committed is told, and so is the log.
+        assert_eq!(
+            asked(&mut bench, (CONSUMER, EARLIEST), 5),
+            (ErrorCode::None, 0)
+        );
+        assert_eq!(asked(&mut bench, (CONSUMER, 0), 5), (ErrorCode::None, 0));
+        assert_eq!(
+            asked(&mut bench, (COMPARISON, LATEST), 5),
+            (ErrorCode::None, 2)
+        );
+        let said = FollowerAt {
+            epoch: LeaderEpoch(2),
+            broker: BrokerId(2),
+            broker_epoch: 1,
+            log_start: Offset::ZERO,
+            synced: Offset(2),
+        };
+        partition.on_follower_at(said, &mut Vec::new());
+        assert_eq!(
+            asked(&mut bench, (CONSUMER, LATEST), 5),
+            (ErrorCode::None, 2)
+        );
+        let beyond = asked(&mut bench, (CONSUMER, 1 << 60), 5);
+        assert_eq!(beyond, (ErrorCode::None, UNKNOWN));
     }
 }
