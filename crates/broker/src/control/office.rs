@@ -2,8 +2,11 @@
 //!
 //! Soft state and decisions about members of the cluster; all of it under the lock of the plan, which has the image.
 
+use std::time::Duration;
+
 use meta::decide::alter_partition::{AnswerFor, Proposal, alter_partitions};
 use meta::decide::controller::{RegisteringController, TooOld};
+use meta::decide::elect_leaders::balance_leaders;
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
 use meta::decide::register_broker::FEATURES;
 use meta::decide::registration::{RegisterError, Registering, register};
@@ -22,7 +25,9 @@ use crate::metadata::Written;
 use crate::shared::Shared;
 
 /// A record batch that cannot be written now is tried again after this pause.
-const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
+/// Leaders that move at once, Kafka's number: some 70 KiB of records, and clients of so many partitions look for their leaders.
+const ELECTIONS_MAX: usize = 1_000;
 
 /// A decision about a member of the cluster, and what became of its records.
 type Decided<T, E> = (Result<T, E>, Written);
@@ -59,6 +64,7 @@ impl Plan {
             epoch,
             sessions: Sessions::new(heard, timeout, shared.env.clock.now()),
             pause: None,
+            balance_at: balance_every(shared).map(|every| shared.env.clock.now().plus(every)),
         });
         let first = if shared.metadata.is_alone {
             // The only broker names the features itself when it registers.
@@ -74,12 +80,22 @@ impl Plan {
             .map_err(|code| format!("cannot write the first records of its office: {code:?}"))
     }
 
-    /// When the next broker is to be fenced if it stays silent.
+    /// When the next broker is to be fenced if it stays silent, or leaders are looked at.
     pub(crate) fn office_deadline(&self) -> Option<Instant> {
         let office = self.office.as_ref()?;
-        let deadline = office.sessions.next_deadline()?;
-        Some(office.pause.map_or(deadline, |pause| pause.max(deadline)))
+        let silence = office.sessions.next_deadline();
+        let silence = silence.map(|at| office.pause.map_or(at, |pause| pause.max(at)));
+        silence.into_iter().chain(office.balance_at).min()
     }
+}
+
+/// The time between two looks at leaders that are not the preferred ones. Alone there is nobody else to lead.
+fn balance_every(shared: &Shared) -> Option<Duration> {
+    let broker = &shared.config().broker;
+    let is_wanted = broker.flag("auto.leader.rebalance.enable") && !shared.metadata.is_alone;
+    let seconds = broker.number("leader.imbalance.check.interval.seconds")?;
+    let seconds = u64::try_from(seconds).unwrap_or(1).max(1);
+    is_wanted.then_some(Duration::from_secs(seconds))
 }
 
 fn min_isr(broker: &config::Broker) -> usize {
@@ -114,6 +130,45 @@ impl Shared {
     /// Fences the brokers that were silent for too long.
     pub(super) fn fence_silent(&self, now: Instant) {
         self.fence_over(now, "it sent no heartbeat within its session");
+    }
+
+    /// Has preferred leaders come back that are in sync, when it is time to look. What is left is looked at in the next turn.
+    pub(super) fn balance_leaders(&self, now: Instant) {
+        let mut aftermath = Aftermath::default();
+        let mut plan = self.metadata.plan.lock();
+        let settings = self.config();
+        let can_write = plan.log.check_append().is_ok();
+        let Some(office) = plan.office.as_mut() else {
+            return;
+        };
+        if office.balance_at.is_none_or(|at| now < at) {
+            return;
+        }
+        office.balance_at = balance_every(self).map(|every| now.plus(every));
+        if !can_write {
+            return;
+        }
+        let image = std::sync::Arc::clone(&plan.image);
+        let (records, has_more) = balance_leaders(&image, &*settings.broker, ELECTIONS_MAX);
+        if records.is_empty() {
+            return;
+        }
+        let written = plan.write(self, &records, &mut aftermath);
+        if let (Ok(()), true, Some(office)) = (&written, has_more, plan.office.as_mut()) {
+            office.balance_at = Some(now);
+        }
+        drop(plan);
+        self.conclude(aftermath);
+        match written {
+            Ok(()) => {
+                tracing::info!(target: env::logs::METADATA, "{} partitions are led by their preferred replica again", records.len());
+            }
+            // The next controller looks as well.
+            Err(ErrorCode::NotController) => {}
+            Err(code) => {
+                tracing::error!(target: env::logs::METADATA, "cannot write that preferred replicas lead: {code:?}");
+            }
+        }
     }
 
     /// A connection has ended on which a broker was heard of.

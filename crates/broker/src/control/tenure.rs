@@ -9,4 +9,6 @@ pub(crate) struct Office {
     pub(crate) sessions: Sessions,
     /// Sessions are not looked at before.
     pub(super) pause: Option<Instant>,
+    /// When leaders are looked at that are not the preferred ones; never where that is not wanted.
+    pub(super) balance_at: Option<Instant>,
 }

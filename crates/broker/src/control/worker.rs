@@ -474,6 +474,7 @@ impl Worker for QuorumWorker {
         }
         if self.shared.metadata.is_office_due(now) {
             self.shared.fence_silent(now);
+            self.shared.balance_leaders(now);
         }
         self.follow_controller();
         self.retry_waiting(now);

@@ -7,8 +7,8 @@ const LEADER_SELECTOR: &str = "org.apache.kafka.common.replica.LeaderSelector";
 pub(crate) const RACK_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
 
 pub(super) const SETTINGS: &[Setting] = settings! {
-    "auto.leader.rebalance.enable" Boolean "true" Any ReadOnly Accepted
-        "leaders move back to their preferred broker by themselves";
+    "auto.leader.rebalance.enable" Boolean "true" Any ReadOnly Works
+        "leaders move back to their preferred broker by themselves; that of the active controller counts";
     "broker.heartbeat.interval.ms" Int "2000" Any ReadOnly Works
         "time between heartbeats to the controller; shorter than broker.session.timeout.ms";
     "broker.id" Int "-1" Any ReadOnly Works "number of this broker, the older name of node.id";
@@ -44,7 +44,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "follower.fetch.last.tiered.offset.enable" Boolean "false" Any ClusterWide Accepted
         "an empty follower starts after what is tiered";
     "initial.broker.registration.timeout.ms" Int "60000" Any ReadOnly Accepted "time the first registration may take";
-    "leader.imbalance.check.interval.seconds" Long "300" AtLeast(1) ReadOnly Accepted
+    "leader.imbalance.check.interval.seconds" Long "300" AtLeast(1) ReadOnly Works
         "time between looks for leaders that are not the preferred ones";
     "metadata.log.dir" String - Any ReadOnly Works "data directory that has the metadata log; when not set, the one where it is found, and the first one of a new broker";
     "metadata.log.max.record.bytes.between.snapshots" Long "20971520" AtLeast(1) ReadOnly Works

@@ -88,6 +88,32 @@ pub fn elect_leaders(
     }
 }
 
+/// Elections that nobody asked for: preferred leaders come back where they are in sync, at most so many at once. True if there may be
+/// more.
+#[must_use]
+pub fn balance_leaders(
+    image: &Image,
+    settings: &dyn TopicSettings,
+    elections_max: usize,
+) -> (Vec<Record>, bool) {
+    let mut draft = Draft::new(image, settings);
+    for topic in image.topics() {
+        for (index, partition) in (0..).zip(&topic.partitions) {
+            let preferred = partition.replicas.first();
+            let is_ready = preferred.is_some_and(|broker| partition.isr.contains(broker));
+            if !is_ready || !is_needed(partition, Election::Preferred) {
+                continue;
+            }
+            if draft.count() == elections_max {
+                return (draft.records(), true);
+            }
+            let place = (topic.id, PartitionIndex(index));
+            draft.change(place, |change, _| change.election(Kind::Preferred));
+        }
+    }
+    (draft.records(), false)
+}
+
 fn elect(
     draft: &mut Draft<'_>,
     election: Election,

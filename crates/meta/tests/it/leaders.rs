@@ -3,7 +3,7 @@
 use ::model::BrokerId;
 use meta::Image;
 use meta::decide::create_topics::{NewTopic, create_topics};
-use meta::decide::elect_leaders::{ElectError, Election, elect_leaders};
+use meta::decide::elect_leaders::{ElectError, Election, balance_leaders, elect_leaders};
 use meta::decide::reassign::{Target, reassign};
 use meta::decide::register_broker::begin_leader_epochs;
 
@@ -150,4 +150,45 @@ fn what_is_said_of_each_partition_repeats_no_more_of_a_name_than_a_topic_can_hav
             format!("Unable to find a topic named {shown}.")
         );
     }
+}
+
+#[test]
+fn preferred_leaders_come_back_by_themselves_where_they_are_in_sync_and_so_many_at_once() {
+    let mut image = image(3);
+    let wide = NewTopic {
+        assignments: (0..5).map(|index| (index, vec![2, 3, 1])).collect(),
+        ..topic("wide")
+    };
+    let created = create_topics(&image, &broker(""), &[wide], &mut uuids());
+    replay(&mut image, &created.records);
+    let topic_id = image.topic("wide").expect("there").id;
+    let leaders = |image: &Image| -> Vec<i32> {
+        let partitions = &image.topic("wide").expect("there").partitions;
+        partitions.iter().map(|one| one.leader.0).collect()
+    };
+    assert_eq!(balance_leaders(&image, &broker(""), 9), (vec![], false));
+    for (partition_id, isr) in [(0, [3, 2]), (1, [3, 1]), (2, [3, 2]), (4, [3, 2])] {
+        let change = wire::metadata::PartitionChangeRecord {
+            partition_id,
+            topic_id,
+            leader: 3,
+            isr: Some(isr.to_vec()),
+            ..Default::default()
+        };
+        replay(&mut image, &[change.into()]);
+    }
+    assert_eq!(leaders(&image), [3, 3, 3, 2, 3]);
+    let (records, has_more) = balance_leaders(&image, &broker(""), 2);
+    assert!(has_more);
+    replay(&mut image, &records);
+    assert_eq!(leaders(&image), [2, 3, 2, 2, 3]);
+    let (records, has_more) = balance_leaders(&image, &broker(""), 2);
+    assert!(!has_more);
+    replay(&mut image, &records);
+    assert_eq!(
+        leaders(&image),
+        [2, 3, 2, 2, 2],
+        "1 is not in sync on broker 2"
+    );
+    assert_eq!(balance_leaders(&image, &broker(""), 2), (vec![], false));
 }

@@ -5,5 +5,6 @@ mod failover;
 mod isr;
 mod lost;
 mod nodes;
+mod preferred;
 mod reads;
 mod spread;
