@@ -93,7 +93,7 @@ fn look(client: &mut Client) -> Result<Seen, Failure> {
     })
 }
 
-/// What cannot be found out now is left out.
+/// Facts that cannot be found out now are left out.
 fn details(client: &mut Client, topics: &[Topic]) -> Details {
     let mut details = Details::default();
     let is_short = |topic: &&Topic| {

@@ -21,7 +21,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// What the leader shows.
+    /// The view that the leader shows.
     #[must_use]
     pub fn of_leader(isolation: Isolation) -> Scope {
         Scope {
@@ -30,7 +30,7 @@ impl Scope {
         }
     }
 
-    /// What any replica shows.
+    /// The view that any replica shows.
     #[must_use]
     pub fn of_any(isolation: Isolation) -> Scope {
         Scope {

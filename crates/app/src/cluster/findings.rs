@@ -250,7 +250,7 @@ fn holders(partitions: &[Named<'_>]) -> Vec<i32> {
     holders
 }
 
-/// What brings replicas back into sync: brokers that are away have to be started, others catch up.
+/// The way to bring replicas back into sync: brokers that are away have to be started, others catch up.
 fn come_back(seen: &Seen, partitions: &[Named<'_>]) -> String {
     let missing = partitions.iter().flat_map(|named| {
         let Partition { replicas, isr, .. } = named.partition;

@@ -63,7 +63,7 @@ enum Part {
     },
 }
 
-/// What is answered where nothing is found.
+/// The answer where nothing is found.
 #[derive(Clone, Copy)]
 enum Otherwise {
     Nothing,

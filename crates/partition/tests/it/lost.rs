@@ -139,7 +139,7 @@ fn a_follower_that_lost_records_takes_nothing_until_its_log_is_cut_there() {
         (bounds.log_end, bounds.high_watermark),
         (Offset(LOST), Offset(LOST).min(bounds.high_watermark))
     );
-    // What was behind is copied first.
+    // The records behind are copied first.
     assert!(matches!(follow(&mut rig, LOST), Err(FollowError::Cutting)));
     assert_eq!(
         rig.partitions[0].cut(Offset(LOST), LeaderEpoch(EPOCH)),

@@ -142,7 +142,7 @@ impl Loads {
         Ok(loads)
     }
 
-    /// What librdkafka's producer was told so far.
+    /// The answers that librdkafka's producer got so far.
     pub(crate) fn stock_acks(&self) -> usize {
         self.producer
             .as_ref()

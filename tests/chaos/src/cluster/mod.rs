@@ -40,7 +40,7 @@ const USAGE: &str = "usage: chaos cluster [SCENARIO]... [--runs N] [--seed N] [-
 
   a scenario by its id or its name; --hold leaves the nodes of a bad verdict running for so long, to ask them";
 
-/// What a scenario works with while the load runs.
+/// The tools of a scenario while the load runs.
 struct Stage<'a> {
     nodes: Nodes,
     loads: Loads,

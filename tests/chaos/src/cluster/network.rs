@@ -166,7 +166,7 @@ pub(super) fn clients_cut(stage: &mut Stage<'_>) -> Result<String, String> {
         };
         let before = stage.watch.seen().changes();
         cut(stage)?;
-        // What was under way when the cut came has arrived.
+        // Packets under way when the cut came have arrived.
         std::thread::sleep(Duration::from_secs(1));
         let acked = stage.loads.records.acked_by_partition()[&0];
         std::thread::sleep(SESSION);
@@ -203,7 +203,7 @@ pub(super) fn last_replica(stage: &mut Stage<'_>) -> Result<String, String> {
     stage.nodes.kill(leader);
     stage.net.heal()?;
     stage.nodes.kill(second);
-    // Whoever comes back first has less than was acknowledged, and with the next makes a majority.
+    // The node that comes back first has less than was acknowledged, and with the next makes a majority.
     stage.nodes.raise(first)?;
     std::thread::sleep(SESSION);
     stage.nodes.raise(second)?;

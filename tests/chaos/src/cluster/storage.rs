@@ -153,7 +153,7 @@ pub(super) fn slow_disk(stage: &mut Stage<'_>) -> Result<String, String> {
         }
         nap(100);
     };
-    // Whoever leads now serves as if nothing were.
+    // The leader of now serves as if nothing were.
     let well = stage.loads.wait_for_writes();
     stage.ground.disk(node)?.behave("")?;
     well?;

@@ -14,7 +14,7 @@ use crate::load::{TOPIC, connect_patiently};
 const PERIOD: Duration = Duration::from_millis(150);
 const ANSWER_MAX: Duration = Duration::from_millis(1500);
 
-/// What was seen so far.
+/// The states seen so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// By partition.

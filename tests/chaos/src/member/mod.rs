@@ -31,7 +31,7 @@ pub(crate) const CONSUMER: &str = "consumer";
 const PATIENCE: Duration = Duration::from_secs(40);
 /// A join is answered when the last member has come or was given up.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Who gets no beat answered for so long asks again where the coordinator is.
+/// A member that gets no beat answered for so long asks again where the coordinator is.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 const BEAT: Duration = Duration::from_millis(100);
 const REBALANCE_MS: i32 = 5_000;

@@ -360,7 +360,7 @@ impl Nodes {
 fn frame<R: Request>(request: &R, version: i16) -> Bytes {
     let frame = encode_request(request, version, 1, Some("test"));
     let frame = frame.and_then(wire::Encoded::into_bytes);
-    frame.expect("a frame").into()
+    frame.expect("a frame")
 }
 
 fn decoded<R: Request>(answer: Bytes, version: i16) -> R::Response {

@@ -83,6 +83,7 @@ fn produce(id: &str, producer: i64, index: i32) -> ProduceRequest {
 /// Where readers of committed records come to an end. A marker may be there more than once: the next coordinator writes it again.
 fn stable_end(nodes: &Nodes, leader: Node, index: i32) -> Option<i64> {
     let request = ListOffsetsRequest {
+        replica_id: -1,
         isolation_level: 1,
         topics: vec![ListOffsetsTopic {
             name: TOPIC.to_owned(),
