@@ -59,6 +59,9 @@ pub(crate) struct Shared {
     committed: Vec<Mutex<Vec<Committed>>>,
     /// Somebody may ask for metrics.
     is_watched: AtomicBool,
+    /// So many directories had failed at the last look, and the controller of the cluster is to be told of another one.
+    failed_dirs: AtomicUsize,
+    has_dir_news: AtomicBool,
     pub(crate) software: Mutex<Software>,
     pub(crate) started_at: Instant,
     /// Shards, commit threads, the follower of leaders and the mover: those that have not ended.
@@ -117,6 +120,8 @@ impl Shared {
             meters: (0..shards).map(|_| Meter::default()).collect(),
             committed: (0..shards).map(|_| Mutex::default()).collect(),
             is_watched: AtomicBool::new(false),
+            failed_dirs: AtomicUsize::new(0),
+            has_dir_news: AtomicBool::new(false),
             software: Mutex::default(),
             started_at,
             loops: AtomicUsize::new(loops),
@@ -418,8 +423,18 @@ impl Shared {
         })
     }
 
-    /// Stops the broker when it has lost what it cannot work without.
+    /// True if a directory has failed since the last call.
+    pub(crate) fn take_dir_news(&self) -> bool {
+        self.has_dir_news.swap(false, Ordering::Relaxed)
+    }
+
+    /// Stops the broker when it has lost what it cannot work without, and has the controller of the cluster told of a directory that failed.
     pub(crate) fn check_health(&self) {
+        let failed = self.dirs.iter().filter(|dir| dir.is_failed()).count();
+        if self.failed_dirs.swap(failed, Ordering::Relaxed) != failed {
+            self.has_dir_news.store(true, Ordering::Relaxed);
+            self.metadata.mailbox.wake();
+        }
         let metadata_dir = self.metadata.log_dir();
         if metadata_dir.is_failed() {
             self.fail(format!(

@@ -18,7 +18,7 @@ use meta::decide::heartbeat::{fence, heartbeat, leads_any, unregister};
 use meta::decide::registration::{Registering, register};
 use meta::decide::{TopicRules, TopicSettings};
 use meta::sessions::{Heartbeat, Sessions, State};
-use meta::{Endpoint, Image, Levels, NO_LEADER, Partition, Record, Resource, Topic};
+use meta::{Endpoint, Image, Levels, NO_LEADER, Partition, Record, Resource, Topic, Trouble};
 use model::{BrokerId, Instant, LeaderEpoch, Offset, PartitionIndex};
 use wire::Uuid;
 use wire::metadata::{
@@ -581,7 +581,13 @@ impl Run {
             u8::from(proposal.is_recovering),
             members.collect::<Vec<String>>().join(","),
         );
-        let decided = alter_partitions(&self.image, &InImage, leader, epoch, &[proposal]);
+        let decided = alter_partitions(
+            &self.image,
+            &InImage,
+            &Trouble::default(),
+            (leader, epoch),
+            &[proposal],
+        );
         let decided = decided.expect("the epoch is right");
         let answer = match &decided.answers[0].2 {
             Ok(_) => 0,

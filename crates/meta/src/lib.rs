@@ -16,6 +16,7 @@ pub mod record;
 pub mod sessions;
 mod shared_map;
 pub mod snapshot;
+mod trouble;
 pub mod versions;
 mod write;
 
@@ -27,5 +28,6 @@ pub use image::{
     View,
 };
 pub use record::{Record, RecordError, RecordWriteError};
+pub use trouble::Trouble;
 pub use versions::MetadataVersion;
 pub use write::{WriteError, Written, write};

@@ -21,6 +21,8 @@ pub struct Heartbeat {
     pub wants_fence: bool,
     pub wants_shut_down: bool,
     pub failed_log_dirs: Vec<wire::Uuid>,
+    /// They work, and are full or slow.
+    pub troubled_log_dirs: Vec<wire::Uuid>,
     /// `None`: the broker does not say.
     pub cordoned_log_dirs: Option<Vec<wire::Uuid>>,
 }

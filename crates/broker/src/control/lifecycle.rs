@@ -124,6 +124,13 @@ impl Lifecycle {
         }
     }
 
+    /// There is something to say that others wait for.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        if let (Stage::Registered { .. }, Some(due)) = (self.stage, &mut self.due) {
+            *due = (*due).min(now);
+        }
+    }
+
     /// The broker is asked to stop. Returns true if it may go at once: it leads nothing that others could know of.
     pub(super) fn leave(&mut self, now: Instant) -> bool {
         if self.leaves_until.is_none() {
@@ -273,6 +280,11 @@ mod tests {
         assert_eq!(life.on_heard(heard(false, false), at(2_010)), None);
         life.on_metadata(Leaving::IsWaited, at(2_020));
         assert_eq!(life.take_ask(at(2_020)), Some(BEAT), "another goes");
+        life.hurry(at(2_025));
+        assert_eq!(life.take_ask(at(2_025)), None, "one request at a time");
+        assert_eq!(life.on_heard(heard(false, false), at(2_030)), None);
+        life.hurry(at(2_040));
+        assert_eq!(life.take_ask(at(2_040)), Some(BEAT));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use model::Instant;
+use partition::LogDir;
 use wire::messages::broker_registration_request as registration;
 use wire::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
@@ -18,6 +19,8 @@ pub(crate) const NOT_COUNTED_IN: &str = "the active controller has not counted t
      one: start them, and see that each is reached at its address in controller.quorum.voters";
 /// A broker that is no member says so this often.
 const COMPLAINT_EVERY: std::time::Duration = std::time::Duration::from_secs(10);
+/// Directories are looked at this often; those that fail report it themselves.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 /// No life of this broker before is known to have lost nothing.
 const NO_EPOCH: i64 = -1;
 
@@ -28,6 +31,30 @@ pub(crate) struct Membership {
     complained_at: Option<Instant>,
     /// The broker serves nothing as a leader, and the log says so.
     is_silenced: bool,
+    seen_dirs: SeenDirs,
+    /// When directories are looked at again.
+    look_at: Instant,
+}
+
+/// Directories that the controller is told of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct SeenDirs {
+    failed: Vec<Uuid>,
+    /// Full or slow.
+    troubled: Vec<Uuid>,
+}
+
+impl SeenDirs {
+    fn of(shared: &Shared, now: Instant) -> SeenDirs {
+        let ids = |is: &dyn Fn(&LogDir) -> bool| -> Vec<Uuid> {
+            let dirs = shared.dirs().iter().filter(|dir| is(dir));
+            dirs.map(|dir| dir.id).collect()
+        };
+        SeenDirs {
+            failed: ids(&LogDir::is_failed),
+            troubled: ids(&|dir| !dir.is_failed() && dir.is_in_trouble(now)),
+        }
+    }
 }
 
 /// The answer to a request of the lifecycle.
@@ -77,7 +104,27 @@ impl Membership {
             request,
             complained_at: None,
             is_silenced: true,
+            seen_dirs: SeenDirs::default(),
+            look_at: now,
         }
+    }
+
+    /// A directory that fails, gets full or slow, or is well again is news that a heartbeat brings at once.
+    pub(super) fn watch_dirs(&mut self, shared: &Shared, now: Instant) {
+        if now < self.look_at && !shared.take_dir_news() {
+            return;
+        }
+        self.look_at = now.plus(LOOK_EVERY);
+        let seen = SeenDirs::of(shared, now);
+        if seen != self.seen_dirs {
+            self.seen_dirs = seen;
+            self.life.hurry(now);
+        }
+    }
+
+    /// When directories are to be looked at.
+    pub(super) fn looks_at(&self) -> Instant {
+        self.look_at
     }
 
     /// The frame of a request; `end` is that of the metadata that are published here.
@@ -90,8 +137,7 @@ impl Membership {
         match ask {
             Ask::Register => frame(&self.request),
             Ask::Heartbeat { epoch, leaves } => {
-                let dirs = shared.dirs().iter();
-                let failed = dirs.filter(|dir| dir.is_failed()).map(|dir| dir.id);
+                let failed = self.seen_dirs.failed.iter().copied();
                 let settings = shared.config();
                 let dirs = shared.dirs().iter();
                 let cordoned = dirs.filter(|dir| settings.broker.is_cordoned(&dir.path));
@@ -103,6 +149,7 @@ impl Membership {
                     want_fence: false,
                     want_shut_down: leaves,
                     offline_log_dirs: failed.collect(),
+                    troubled_log_dirs: self.seen_dirs.troubled.clone(),
                     cordoned_log_dirs: Some(cordoned),
                 })
             }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use meta::decide::alter_partition::{AnswerFor, Proposal, alter_partitions};
 use meta::decide::controller::{RegisteringController, TooOld};
 use meta::decide::elect_leaders::balance_leaders;
-use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
+use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, relieve, unregister};
 use meta::decide::register_broker::FEATURES;
 use meta::decide::registration::{RegisterError, Registering, register};
 use meta::decide::{controller, producer_ids};
 use meta::record::Record;
 use meta::sessions::{Heartbeat, HeartbeatError, Sessions, State};
-use meta::{Image, MetadataVersion};
+use meta::{Image, MetadataVersion, Trouble};
 use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
 use raft::RoleName;
 use wire::ErrorCode;
@@ -63,6 +63,7 @@ impl Plan {
         self.office = Some(Office {
             epoch,
             sessions: Sessions::new(heard, timeout, shared.env.clock.now()),
+            trouble: Trouble::default(),
             pause: None,
             balance_at: balance_every(shared).map(|every| shared.env.clock.now().plus(every)),
         });
@@ -289,7 +290,20 @@ impl Shared {
                 Ok(step) => step,
                 Err(error) => return (Vec::new(), Err(error)),
             };
-            let records = heartbeat(&image, settings, beat, step);
+            let mut records = heartbeat(&image, settings, beat, step);
+            let begun = office.trouble.on_told(beat.broker, &beat.troubled_log_dirs);
+            for dir in begun {
+                tracing::warn!(
+                    target: env::logs::METADATA,
+                    broker = beat.broker.0,
+                    "its log directory {dir} is full or slow: others lead its partitions where they can",
+                );
+            }
+            // Else the next heartbeat has the image that this one leads to.
+            let is_in_trouble = !beat.troubled_log_dirs.is_empty();
+            if is_in_trouble && records.is_empty() && step.to == State::Unfenced {
+                records = relieve(&image, settings, beat.broker, &office.trouble);
+            }
             if step.to == State::ShuttingDown {
                 let count = i64::try_from(records.len()).unwrap_or(i64::MAX);
                 let last = Offset(image.end().saturating_add(count - 1));
@@ -308,11 +322,13 @@ impl Shared {
     pub(crate) fn alter_partitions(
         &self,
         ticket: Ticket,
-        (leader, epoch): (BrokerId, i64),
+        leader: (BrokerId, i64),
         proposals: &[Proposal],
     ) -> Option<Decided<Vec<AnswerFor>, HeartbeatError>> {
         self.decide_in_office(ticket, |plan, settings, _| {
-            match alter_partitions(&plan.image, settings, leader, epoch, proposals) {
+            let trouble = plan.office.as_ref().map(|office| office.trouble.clone());
+            let trouble = trouble.unwrap_or_default();
+            match alter_partitions(&plan.image, settings, &trouble, leader, proposals) {
                 Ok(altered) => (altered.records, Ok(altered.answers)),
                 Err(error) => (Vec::new(), Err(error)),
             }

@@ -391,6 +391,7 @@ impl QuorumWorker {
             self.shared.stop_now();
         }
         membership.watch_session(&self.shared, now);
+        membership.watch_dirs(&self.shared, now);
         let turn = membership.life.on_tick(now);
         let ask = membership.life.take_ask(now);
         let frame = ask.map(|ask| (ask, membership.frame(&self.shared, ask, end)));
@@ -426,6 +427,7 @@ impl QuorumWorker {
             self.links.next_deadline(),
             lifecycle.and_then(|membership| membership.life.next_deadline()),
             lifecycle.and_then(Membership::silenced_at),
+            lifecycle.map(Membership::looks_at),
             self.ends_by,
         ]
         .into_iter()

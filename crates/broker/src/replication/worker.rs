@@ -217,10 +217,13 @@ impl ReplicaWorker {
             seen: at.synced,
             is_watched: false,
         };
+        let is_offline = followed.partition.is_offline();
         let has_lost = followed.partition.has_holes();
         self.followed.insert(key, followed);
         self.watch(key);
-        if has_lost {
+        if is_offline {
+            self.rest(key, None);
+        } else if has_lost {
             self.cut_lost(key);
         }
     }
@@ -275,6 +278,10 @@ impl ReplicaWorker {
         let Some(followed) = self.followed.get_mut(&key) else {
             return;
         };
+        // Its directory has failed for the life of the process: a word of it would have the leader count on it.
+        if followed.partition.is_offline() {
+            return self.rest(key, None);
+        }
         let at = followed.partition.follow_point();
         followed.seen = at.synced;
         if let Some(puller) = self.pullers.get_mut(&followed.leader) {
@@ -418,7 +425,8 @@ impl ReplicaWorker {
             }
             FollowError::Lost { .. } => return self.cut_lost(key),
             FollowError::Cutting => (false, Some(now.plus(CUT_REST))),
-            FollowError::Storage { .. } => (false, Some(now.plus(self.terms().backoff))),
+            FollowError::Storage { full: false } => (false, None),
+            FollowError::Storage { full: true } => (false, Some(now.plus(self.terms().backoff))),
             FollowError::Gap { .. } | FollowError::Epoch { .. } | FollowError::Batch(_) => {
                 (true, Some(now.plus(self.terms().backoff)))
             }

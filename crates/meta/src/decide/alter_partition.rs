@@ -7,9 +7,11 @@ use model::{BrokerId, LeaderEpoch, PartitionIndex};
 use wire::Uuid;
 
 use super::draft::{Draft, TopicSettings};
+use super::partition_change::has_online_dir;
 use crate::image::{Image, Partition};
 use crate::record::Record;
 use crate::sessions::HeartbeatError;
+use crate::trouble::Trouble;
 
 /// A replica that shall be in the ISR, and the registration it fetched with; `None` where the leader does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +71,15 @@ pub struct AlterPartitions {
 pub fn alter_partitions(
     image: &Image,
     settings: &dyn TopicSettings,
-    leader: BrokerId,
-    epoch: i64,
+    trouble: &Trouble,
+    (leader, epoch): (BrokerId, i64),
     proposals: &[Proposal],
 ) -> Result<AlterPartitions, HeartbeatError> {
     check_epoch(image, leader, epoch)?;
     let mut draft = Draft::new(image, settings);
     let mut answers = Vec::with_capacity(proposals.len());
     for proposal in proposals {
-        let answer = alter(&mut draft, leader, proposal);
+        let answer = alter(&mut draft, trouble, leader, proposal);
         answers.push((proposal.topic, proposal.partition, answer));
     }
     Ok(AlterPartitions {
@@ -99,11 +101,17 @@ pub(super) fn check_epoch(image: &Image, broker: BrokerId, got: i64) -> Result<(
 
 fn alter(
     draft: &mut Draft<'_>,
+    trouble: &Trouble,
     leader: BrokerId,
     proposal: &Proposal,
 ) -> Result<Altered, AlterPartitionError> {
     let before = partition(draft.image(), proposal)?;
     check(draft.image(), before, leader, proposal)?;
+    let joining = proposal.isr.iter().map(|member| member.broker);
+    let mut joining = joining.filter(|id| !before.isr.contains(id));
+    if joining.any(|id| trouble.has(before, id) || !has_online_dir(draft.image(), before, id)) {
+        return Err(AlterPartitionError::IneligibleReplica);
+    }
     let leader_epoch = before.leader_epoch;
     let isr = proposal.isr.iter().map(|member| member.broker).collect();
     draft.change((proposal.topic, proposal.partition), |change, rules| {

@@ -156,11 +156,34 @@ impl<'a> Draft<'a> {
         )
     }
 
+    /// The same, where one of the ISR may lead as `may_lead` says; else nothing changes.
+    pub(super) fn change_if(
+        &mut self,
+        place: PartitionKey,
+        may_lead: impl Fn(&Image, &Partition, BrokerId) -> bool,
+        with: impl FnOnce(PartitionChange<'_>, TopicRules) -> PartitionChange<'_>,
+    ) {
+        let topic = self.image.topic_by_id(place.0);
+        let at = usize::try_from(place.1.0).ok();
+        let partition = topic.and_then(|topic| topic.partitions.get(at?));
+        let can = partition.is_some_and(|partition| {
+            let mut isr = partition.isr.iter();
+            isr.any(|id| may_lead(&self.image, partition, *id))
+        });
+        if can {
+            self.change_where(place, may_lead, with);
+        }
+    }
+
+    /// Partitions of a kind.
+    pub(super) fn places(&self, is_of: impl Fn(&Partition) -> bool) -> Vec<PartitionKey> {
+        let topics = self.image.topics();
+        topics.flat_map(|topic| of(topic, &is_of)).collect()
+    }
+
     /// Brings ISR and leaders of partitions in line with what happened to a broker.
     pub(super) fn settle(&mut self, cause: Cause, is_of: impl Fn(&Partition) -> bool) {
-        let topics = self.image.topics();
-        let places: Vec<PartitionKey> = topics.flat_map(|topic| of(topic, &is_of)).collect();
-        for place in places {
+        for place in self.places(is_of) {
             self.settle_one(cause, place);
         }
     }

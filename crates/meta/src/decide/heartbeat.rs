@@ -11,9 +11,11 @@ use wire::metadata::{BrokerRegistrationChangeRecord, UnregisterBrokerRecord};
 
 use super::RECORDS_MAX;
 use super::draft::{Cause, Draft, TopicSettings, eligible, in_isr, leaderless};
+use super::partition_change::is_acceptable_leader;
 use crate::image::{Image, Partition};
 use crate::record::Record;
 use crate::sessions::{Heartbeat, State, Step};
+use crate::trouble::Trouble;
 use crate::versions::MetadataVersion;
 
 /// True if a partition has `broker` as its leader: it cannot go yet.
@@ -48,6 +50,37 @@ pub fn heartbeat(
         && let Some(cordoned) = &heartbeat.cordoned_log_dirs
     {
         cordon_in(&mut draft, broker, cordoned);
+    }
+    draft.records()
+}
+
+/// Replicas of the broker in directories that are full or slow: where another one in sync can lead, it does, and the ISR does without
+/// them as far as its minimum allows. Where none can, they go on.
+#[must_use]
+pub fn relieve(
+    image: &Image,
+    settings: &dyn TopicSettings,
+    broker: BrokerId,
+    trouble: &Trouble,
+) -> Vec<Record> {
+    let mut draft = Draft::new(image, settings);
+    let is_there =
+        |partition: &Partition| partition.isr.contains(&broker) && trouble.has(partition, broker);
+    for place in draft.places(is_there) {
+        let may_lead = |image: &Image, partition: &Partition, id| {
+            id != broker
+                && is_acceptable_leader(image, partition, id)
+                && !trouble.has(partition, id)
+        };
+        draft.change_if(place, may_lead, |change, rules| {
+            let min_isr = rules.min_isr.min(change.partition().replicas.len());
+            let is_enough = min_isr < change.partition().isr.len();
+            if is_enough {
+                change.without(broker)
+            } else {
+                change
+            }
+        });
     }
     draft.records()
 }

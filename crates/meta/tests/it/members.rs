@@ -8,13 +8,13 @@ use meta::decide::alter_partition::{
 };
 use meta::decide::assign_dirs::{AssignDirError, AssignDirsError, Assignment, assign_dirs};
 use meta::decide::create_partitions::{Growth, create_partitions};
-use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
+use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, relieve, unregister};
 use meta::decide::producer_ids::{AllocateError, allocate_for};
 use meta::decide::reassign::{ReassignError, Target, is_in_progress, reassign};
 use meta::decide::registration::{RegisterError, Registering, register};
 use meta::decide::{TopicRules, TopicSettings};
 use meta::sessions::{Heartbeat, HeartbeatError, State, Step};
-use meta::{Endpoint, Image, Levels, NO_LEADER, Partition, Record, SecurityProtocol};
+use meta::{Endpoint, Image, Levels, NO_LEADER, Partition, Record, SecurityProtocol, Trouble};
 use wire::Uuid;
 use wire::metadata::{FeatureLevelRecord, PartitionRecord};
 
@@ -275,6 +275,54 @@ fn failed_directories_take_their_replicas_out_of_sync_and_cordons_are_noted() {
     assert_eq!(shown(&failed, 0), (2, vec![2, 3], vec![]));
     assert_eq!(shown(&failed, 1), (2, vec![2, 3], vec![]));
     assert_eq!(heartbeat(&failed, &STRICT, &told, same), []);
+    // A leader that has not heard of it yet does not bring it back.
+    let joins = Proposal {
+        leader_epoch: partition(&failed, 0).leader_epoch,
+        partition_epoch: partition(&failed, 0).epoch,
+        ..proposal(&[1, 2, 3])
+    };
+    assert_eq!(
+        altered(&failed, 2, joins),
+        Err(AlterPartitionError::IneligibleReplica)
+    );
+}
+
+#[test]
+fn replicas_in_a_directory_in_trouble_hand_over_to_others_in_sync_and_stay_where_none_can() {
+    let image = cluster(&[&[1, 2, 3], &[1, 2], &[1], &[2, 1, 3]]);
+    let mut trouble = Trouble::default();
+    assert_eq!(trouble.on_told(BrokerId(1), &[dir(1, 1)]), [dir(1, 1)]);
+    assert_eq!(trouble.on_told(BrokerId(1), &[dir(1, 1)]), []);
+    let relieved = after(&image, &relieve(&image, &STRICT, BrokerId(1), &trouble));
+    assert_eq!(shown(&relieved, 0), (2, vec![2, 3], vec![]));
+    // Two of two have to be in sync: it follows.
+    assert_eq!(shown(&relieved, 1), (2, vec![1, 2], vec![]));
+    assert_eq!(shown(&relieved, 2), (1, vec![1], vec![]));
+    assert_eq!(shown(&relieved, 3), (2, vec![2, 3], vec![]));
+    assert_eq!(relieve(&relieved, &STRICT, BrokerId(1), &trouble), []);
+
+    // It comes back into the ISR when it is well, and not before.
+    let joins = Proposal {
+        leader_epoch: partition(&relieved, 0).leader_epoch,
+        partition_epoch: partition(&relieved, 0).epoch,
+        ..proposal(&[1, 2, 3])
+    };
+    let ask = |trouble: &Trouble| {
+        let asks = (BrokerId(2), 12);
+        let joins = std::slice::from_ref(&joins);
+        let decided = alter_partitions(&relieved, &STRICT, trouble, asks, joins);
+        let answer = decided.expect("its registration").answers.remove(0).2;
+        answer.map(|altered| altered.isr.len())
+    };
+    assert_eq!(ask(&trouble), Err(AlterPartitionError::IneligibleReplica));
+    assert_eq!(trouble.on_told(BrokerId(1), &[]), []);
+    assert_eq!(ask(&trouble), Ok(3));
+
+    // All are in trouble: nothing is won by a change.
+    for broker in 1..=3 {
+        trouble.on_told(BrokerId(broker), &[dir(broker, 1)]);
+    }
+    assert_eq!(relieve(&image, &STRICT, BrokerId(1), &trouble), []);
 }
 
 #[test]
@@ -446,7 +494,13 @@ fn proposal(isr: &[i32]) -> Proposal {
 
 fn altered(image: &Image, leader: i32, proposal: Proposal) -> Result<Altered, AlterPartitionError> {
     let epoch = i64::from(leader) + 10;
-    let decided = alter_partitions(image, &STRICT, BrokerId(leader), epoch, &[proposal]);
+    let decided = alter_partitions(
+        image,
+        &STRICT,
+        &Trouble::default(),
+        (BrokerId(leader), epoch),
+        &[proposal],
+    );
     let decided = decided.expect("the epoch is right");
     let records = decided.records.len();
     let answer = decided.answers.into_iter().next().expect("one").2;
@@ -464,7 +518,13 @@ fn a_leader_shrinks_and_expands_the_isr() {
         (shrunk.leader, shrunk.leader_epoch),
         (BrokerId(1), LeaderEpoch(0))
     );
-    let decided = alter_partitions(&image, &STRICT, BrokerId(1), 11, &[proposal(&[1])]);
+    let decided = alter_partitions(
+        &image,
+        &STRICT,
+        &Trouble::default(),
+        (BrokerId(1), 11),
+        &[proposal(&[1])],
+    );
     let image = after(&image, &decided.expect("the epoch is right").records);
     assert_eq!(shown(&image, 0), (1, vec![1], vec![2, 3]));
     let back = Proposal {
@@ -545,7 +605,7 @@ fn each_reason_against_an_isr_has_the_code_of_kafka() {
         ..proposal(&[1, 2, 3])
     };
     assert_eq!(altered(&fenced, 1, with_fenced), Err(E::IneligibleReplica));
-    let stale = alter_partitions(&image, &STRICT, BrokerId(1), 10, &[]);
+    let stale = alter_partitions(&image, &STRICT, &Trouble::default(), (BrokerId(1), 10), &[]);
     assert_eq!(stale, Err(HeartbeatError::Stale { known: 11, got: 10 }));
 }
 
@@ -569,8 +629,8 @@ fn an_isr_that_ends_a_reassignment_may_end_a_leadership_too() {
     let decided = alter_partitions(
         &image,
         &STRICT,
-        BrokerId(1),
-        11,
+        &Trouble::default(),
+        (BrokerId(1), 11),
         std::slice::from_ref(&joins),
     );
     let image_after = after(&image, &decided.expect("the epoch is right").records);
@@ -614,7 +674,13 @@ fn a_partition_keeps_its_replicas_until_those_that_come_are_in_sync() {
         leader_epoch: begun.leader_epoch,
         ..proposal(&[1, 2, 3])
     };
-    let decided = alter_partitions(&moving, &STRICT, BrokerId(1), 11, &[joins]);
+    let decided = alter_partitions(
+        &moving,
+        &STRICT,
+        &Trouble::default(),
+        (BrokerId(1), 11),
+        &[joins],
+    );
     let done = after(&moving, &decided.expect("the epoch is right").records);
     assert_eq!(shown(&done, 0), (3, vec![2, 3], vec![]));
     assert_eq!(partition(&done, 0).replicas, ids(&[3, 2]));

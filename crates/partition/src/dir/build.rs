@@ -60,6 +60,7 @@ impl LogDir {
             point: Mutex::new(parts.point),
             release_to: AtomicU64::new(parts.checkpointed),
             stopping: AtomicBool::new(false),
+            slowness: Mutex::default(),
             rot_found: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
             writer_bell: parts.bell,

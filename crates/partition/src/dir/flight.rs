@@ -47,6 +47,7 @@ pub(super) struct Untold {
     /// Which of the journal's descriptors syncs it.
     pub(super) descriptor: usize,
     pub(super) is_synced: bool,
+    pub(super) started: Instant,
 }
 
 /// Oldest first.
@@ -73,6 +74,12 @@ impl Flights {
         if let Some(untold) = self.untold.iter_mut().find(is_it) {
             untold.is_synced = true;
         }
+    }
+
+    /// When the oldest round was begun that waits for its sync.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let unsynced = self.untold.iter().filter(|of| !of.is_synced);
+        unsynced.map(|of| of.started).min()
     }
 
     /// Of all rounds.

@@ -23,6 +23,7 @@ use super::flight::{Flight, Flights, Point, Untold};
 use super::linger::{Stamp, Wait};
 use super::queue::{Push, Queue, Round, Slot};
 use super::settings::DirSettings;
+use super::slowness::Slowness;
 use crate::news::News;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
@@ -38,6 +39,9 @@ pub(super) enum VolumeSync {
     Running,
     Done(io::Result<()>),
 }
+
+/// Syncs up to this are nothing that the watch for slow directories asks about.
+const SHORT_SYNC_MAX: Duration = Duration::from_millis(500);
 
 /// The outcome of a call of [`LogDir::begin_commit`].
 pub enum Begun {
@@ -96,6 +100,7 @@ pub struct LogDir {
     pub(super) release_to: AtomicU64,
     pub(super) spares: journal::Spares,
     pub(super) stopping: AtomicBool,
+    pub(super) slowness: Mutex<Slowness>,
     /// Damaged places that readers or the scrub met in this life.
     pub(super) rot_found: AtomicU64,
     /// Someone waits for a checkpoint that knows what the one before does not.
@@ -134,6 +139,14 @@ impl LogDir {
 
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
+    }
+
+    /// It works, and another broker should lead what is here if one can: it is full, or syncs take seconds.
+    pub fn is_in_trouble(&self, now: Instant) -> bool {
+        let waits = self.flights.lock().oldest().map(|since| now.since(since));
+        let mut slowness = self.slowness.lock();
+        slowness.on_sync(waits.unwrap_or_default(), now);
+        self.is_full() || slowness.is_slow(now)
     }
 
     /// More is committed than the segment writer keeps up with: stop taking in requests for a moment.
@@ -313,6 +326,7 @@ impl LogDir {
             point,
             descriptor,
             is_synced: false,
+            started,
         });
         Begun::Written(Flight {
             file,
@@ -346,6 +360,9 @@ impl LogDir {
         if flight.file.is_some() {
             self.queue.lock().linger.on_commit(took);
             self.counters.commits.record(took);
+            if SHORT_SYNC_MAX < took {
+                self.slowness.lock().on_sync(took, now);
+            }
         }
         self.flights.lock().on_synced(flight.sequence);
         loop {

@@ -39,6 +39,7 @@ pub(crate) mod queue;
 mod residents;
 mod rows;
 mod settings;
+mod slowness;
 mod syncer;
 mod writer;
 

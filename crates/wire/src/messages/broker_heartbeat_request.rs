@@ -13,6 +13,7 @@ pub struct BrokerHeartbeatRequest {
     pub want_shut_down: bool,
     pub offline_log_dirs: Vec<Uuid>,
     pub cordoned_log_dirs: Option<Vec<Uuid>>,
+    pub troubled_log_dirs: Vec<Uuid>,
 }
 
 impl Default for BrokerHeartbeatRequest {
@@ -25,6 +26,7 @@ impl Default for BrokerHeartbeatRequest {
             want_shut_down: false,
             offline_log_dirs: Vec::new(),
             cordoned_log_dirs: None,
+            troubled_log_dirs: Vec::new(),
         }
     }
 }
@@ -42,12 +44,14 @@ impl Message for BrokerHeartbeatRequest {
             want_shut_down: r.bool()?,
             offline_log_dirs: Vec::new(),
             cordoned_log_dirs: None,
+            troubled_log_dirs: Vec::new(),
         };
         for _ in 0..r.tag_count()? {
             let tag = r.tag()?;
             match tag.number {
                 0 if version >= 1 => message.offline_log_dirs = r.uuids(true)?,
                 1 if version >= 2 => message.cordoned_log_dirs = r.nullable_uuids(true, true)?,
+                1000 => message.troubled_log_dirs = r.uuids(true)?,
                 _ => r.skip_tag(tag),
             }
             r.end_tag(tag)?;
@@ -78,7 +82,8 @@ impl Message for BrokerHeartbeatRequest {
         }
         w.uvarint(
             u32::from(version >= 1 && !self.offline_log_dirs.is_empty())
-                + u32::from(version >= 2 && self.cordoned_log_dirs.is_some()),
+                + u32::from(version >= 2 && self.cordoned_log_dirs.is_some())
+                + u32::from(!self.troubled_log_dirs.is_empty()),
         );
         if version >= 1 && !self.offline_log_dirs.is_empty() {
             let tag = w.begin_tag(0);
@@ -93,6 +98,11 @@ impl Message for BrokerHeartbeatRequest {
                 true,
                 "cordoned_log_dirs",
             )?;
+            w.end_tag(tag);
+        }
+        if !self.troubled_log_dirs.is_empty() {
+            let tag = w.begin_tag(1000);
+            w.uuids(&self.troubled_log_dirs, true)?;
             w.end_tag(tag);
         }
         Ok(())

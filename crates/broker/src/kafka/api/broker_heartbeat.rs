@@ -18,6 +18,7 @@ pub(crate) fn on_heartbeat(call: &mut Call<'_>, request: BrokerHeartbeatRequest)
         wants_fence: request.want_fence,
         wants_shut_down: request.want_shut_down,
         failed_log_dirs: request.offline_log_dirs,
+        troubled_log_dirs: request.troubled_log_dirs,
         cordoned_log_dirs: request.cordoned_log_dirs,
     };
     let ticket = call.ticket();

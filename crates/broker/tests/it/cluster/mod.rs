@@ -1,5 +1,6 @@
 //! Several brokers in one world, under one set of metadata.
 
+mod disks;
 mod eligible;
 mod failover;
 mod isr;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use broker::Broker;
 use bytes::Bytes;
-use env::sim::{Faults, HostId, Machines, Passage, SimConn, Site};
+use env::sim::{Faults, HostId, Machine, Machines, Passage, SimConn, Site};
 use model::{Instant, Timestamp};
 use wire::frame::{decode_response, encode_request};
 use wire::messages::metadata_request::MetadataRequestTopic;
@@ -141,26 +141,26 @@ impl Nodes {
         synced.expect("it is there");
     }
 
+    pub(super) fn machine(&self, node: Node) -> &Machine {
+        self.machines.get(HostId(node))
+    }
+
     /// Writes a record to the first partition of a topic, where `node` leads it, and waits until it is committed.
     pub(super) fn produce(&self, node: Node, topic: &str, value: &str) {
-        let mut builder = BatchBuilder::new();
-        let time = Timestamp(1_700_000_000_000);
-        builder.push(time, None, Some(value.as_bytes()), &[]);
-        let request = ProduceRequest {
-            acks: -1,
-            timeout_ms: 10_000,
-            topic_data: vec![TopicProduceData {
-                name: topic.to_owned(),
-                partition_data: vec![PartitionProduceData {
-                    index: 0,
-                    records: Some(Records::Bytes(builder.build().to_bytes())),
-                }],
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
         let code = |answer: &ProduceResponse| answer.responses[0].partition_responses[0].error_code;
-        self.patiently(node, &request, 9, code);
+        self.patiently(node, &produced(topic, 0, value), 9, code);
+    }
+
+    /// Writes a record to a partition, and waits until it is committed under whoever leads it.
+    pub(super) fn produce_to(&self, asked: Node, topic: &str, index: i32, value: &str) {
+        self.until(|nodes| {
+            let leader = *nodes
+                .leaders(asked, topic)?
+                .get(usize::try_from(index).ok()?)?;
+            let leader = Node::try_from(leader).ok().filter(|node| 0 < *node)?;
+            let answer = nodes.ask(leader, &produced(topic, index, value), 9)?;
+            Some(answer.responses[0].partition_responses[0].error_code == 0)
+        });
     }
 
     /// Where the log of the first partition of a topic starts and ends on a node.
@@ -174,16 +174,28 @@ impl Nodes {
 
     /// The ISR of the first partition of a topic, as a node has it.
     pub(super) fn isr(&self, asked: Node, topic: &str) -> Option<Vec<i32>> {
+        self.isrs(asked, topic)?.into_iter().next()
+    }
+
+    /// The ISRs of a topic's partitions, as a node has them.
+    pub(super) fn isrs(&self, asked: Node, topic: &str) -> Option<Vec<Vec<i32>>> {
         let told = self.metadata(asked)?;
         let mut topics = told.topics.into_iter();
         let topic = topics.find(|of| of.name.as_deref() == Some(topic))?;
-        Some(topic.partitions.first()?.isr_nodes.clone())
+        let mut partitions = topic.partitions;
+        partitions.sort_by_key(|of| of.partition_index);
+        Some(partitions.into_iter().map(|of| of.isr_nodes).collect())
     }
 
     /// Directories of partitions of a topic on the disk of a node, but for those that are on their way out.
     pub(super) fn dirs_of(&self, node: Node, topic: &str) -> Vec<String> {
+        self.dirs_in("/data", node, topic)
+    }
+
+    /// The same, in one of several log directories.
+    pub(super) fn dirs_in(&self, path: &str, node: Node, topic: &str) -> Vec<String> {
         let env = self.machines.get(HostId(node)).env();
-        let entries = env.disk.read_dir(Path::new("/data")).expect("it is there");
+        let entries = env.disk.read_dir(Path::new(path)).expect("it is there");
         let is_of = |name: &str| {
             let number = name
                 .strip_prefix(topic)
@@ -194,6 +206,10 @@ impl Nodes {
         let mut names: Vec<String> = names.filter(|name| is_of(name)).collect();
         names.sort();
         names
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.machines.now()
     }
 
     pub(super) fn pass(&self, time: Duration) {
@@ -263,10 +279,6 @@ impl Nodes {
     pub(super) fn receive<R: Request>(&self, conn: SimConn, version: i16) -> Option<R::Response> {
         let answer = self.exchange(&conn, &[])?;
         Some(decoded::<R>(answer, version))
-    }
-
-    pub(super) fn now(&self) -> Instant {
-        self.machines.now()
     }
 
     /// Asks again while the answer is of a kind that clients ask again after.
@@ -373,4 +385,24 @@ fn whole(got: &[u8]) -> Option<Bytes> {
     let length = i32::from_be_bytes(*got.first_chunk::<4>()?);
     let end = 4 + usize::try_from(length).ok()?;
     got.get(4..end).map(Bytes::copy_from_slice)
+}
+
+/// A record for a partition, with all acks.
+fn produced(topic: &str, index: i32, value: &str) -> ProduceRequest {
+    let mut builder = BatchBuilder::new();
+    let time = Timestamp(1_700_000_000_000);
+    builder.push(time, None, Some(value.as_bytes()), &[]);
+    ProduceRequest {
+        acks: -1,
+        timeout_ms: 5_000,
+        topic_data: vec![TopicProduceData {
+            name: topic.to_owned(),
+            partition_data: vec![PartitionProduceData {
+                index,
+                records: Some(Records::Bytes(builder.build().to_bytes())),
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
 }
