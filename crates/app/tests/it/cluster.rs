@@ -86,7 +86,11 @@ fn replicas_are_described_compared_and_missed() {
     let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
     let mut nodes: Vec<Option<Broker>> = (1..=3).map(|id| Some(start(id))).collect();
     let first = nodes[0].take().unwrap();
-    until(|| answer(&first, &["cluster", "status"]).0 == 0);
+    until(|| {
+        let (_, brokers, _) = answer(&first, &["--json", "cluster", "brokers"]);
+        let live = brokers.as_array().into_iter().flatten();
+        live.filter(|broker| broker["state"] == "live").count() == 3
+    });
     let wanted = [
         ("t", "min.insync.replicas=3"),
         ("u", "cleanup.policy=compact"),
