@@ -16,6 +16,7 @@ def command(*args):
 
 @contextlib.contextmanager
 def running(*args, nofile=None):
+    """A broker with these arguments, ready; `nofile`: how many descriptors it may have."""
     port, = brokers.free_ports(1)
     # The limit is taken on before the program starts: it reads it once.
     limit = nofile and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile)))

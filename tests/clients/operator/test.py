@@ -7,7 +7,7 @@ import select
 import subprocess
 import time
 
-from harness import brokers, raw
+from harness import brokers, raw, volume
 from harness.check import BOOTSTRAP, BROKER_KIND, BROKER_PID, DATA_DIR, TMP, Skip, equal, fact, main, new_name, that
 from harness.own import command, running
 
@@ -142,6 +142,89 @@ def a_mistake_in_settings_is_named():
     that(not (TMP / "mistake").exists(), "a refused start made its directory")
 
 
+@fact
+def a_limit_of_file_sizes_that_is_met_is_a_refusal_that_names_it():
+    name = new_name("long")
+    with running("--data-dir", TMP / "long") as broker, raw.Connection(broker.bootstrap) as c:
+        c.socket.settimeout(60)
+        equal(raw.create_topic(broker.bootstrap, name, 1), 0)
+        equal(raw.produce(c, name, raw.batch([b"before"]))[0], 0)
+        before = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (2 << 20, before[1]))
+        code, _ = fill(c, name, least=0, first=1, bound=400)
+        that(code in RETRIABLE, f"error {code}")
+        that("ulimit -f, LimitFSIZE" in broker.log.read_text(), broker.last_words())
+        that(b"before" in raw.fetch(c, name, 0)[3], "reading goes on")
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, before)
+        deadline = time.monotonic() + 60
+        while raw.produce(c, name, raw.batch([b"after"]))[0] != 0:
+            that(time.monotonic() < deadline, "it is refused for good")
+            time.sleep(0.2)
+        that("offline" not in broker.log.read_text(), broker.last_words())
+
+
+@contextlib.contextmanager
+def strange_volume(**manners):
+    """A place on a volume with these manners, the directory with what it stores, and the volume."""
+    stored, place = TMP / new_name("stored"), TMP / new_name("volume")
+    for folder in (stored, place):
+        folder.mkdir()
+    with contextlib.ExitStack() as stack:
+        try:
+            mounted = stack.enter_context(volume.mounted(stored, place, **manners))
+        except volume.Cannot as error:
+            raise Skip(str(error)) from error
+        yield place / "data", stored / "data", mounted
+
+
+@fact
+def on_a_volume_that_folds_names_the_second_name_is_refused():
+    with strange_volume(folds=True) as (data, stored, _):
+        with running("--data-dir", data) as broker, raw.Connection(broker.bootstrap) as c:
+            equal(raw.create_topic(broker.bootstrap, "Orders", 1), 0)
+            equal(raw.produce(c, "Orders", raw.batch([b"one"]))[0], 0)
+            equal(raw.create_topic(broker.bootstrap, "orders", 1), 17, "INVALID_TOPIC_EXCEPTION")
+            equal(raw.create_topic(broker.bootstrap, "others", 1), 0)
+        that((stored / "Orders-0").is_dir(), f"not on this volume: {os.listdir(stored)}")
+        with running("--data-dir", data) as broker, raw.Connection(broker.bootstrap) as c:
+            that(b"one" in raw.fetch(c, "Orders", 0)[3], "a start loses what was written")
+            equal(raw.produce(c, "Orders", raw.batch([b"two"])), (0, 1))
+
+
+@fact
+def where_open_files_stay_a_deleted_topic_goes_once_they_are_closed():
+    with strange_volume(holds_open=True) as (data, stored, mounted), running("--data-dir", data) as broker, \
+            raw.Connection(broker.bootstrap) as c:
+        other = new_name("other")
+        equal(raw.create_topic(broker.bootstrap, other, 1), 0)
+        for somebody_reads in (False, True):
+            name = new_name("doomed")
+            equal(raw.create_topic(broker.bootstrap, name, 1, {"segment.bytes": "1048576"}), 0)
+            for _ in range(20):
+                equal(raw.produce(c, name, raw.batch([os.urandom(300_000)]))[0], 0)
+            first = data / f"{name}-0/00000000000000000000.log"
+            wait_for(lambda: first.exists() and first.stat().st_size > 0, "a segment file")
+            equal(raw.fetch(c, name, 0)[1], 0)
+            before = mounted.refused
+            with first.open("rb") if somebody_reads else contextlib.nullcontext():
+                reply = c.call(20, 1, raw.array([raw.string(name)]) + (10_000).to_bytes(4, "big"))
+                reply.i32()
+                equal(reply.array(lambda: (reply.string(), reply.i16())), [(name, 0)], "delete")
+                if somebody_reads:
+                    wait_for(lambda: mounted.refused > before, "a removal that the volume refuses")
+                equal(raw.produce(c, other, raw.batch([b"x"]))[0], 0, "the other topic")
+            wait_for(lambda: not [n for n in os.listdir(stored) if n.startswith(name)], f"{name} to go from {data}")
+            that(somebody_reads or mounted.refused == before, "it does not close its files before it removes them")
+        that("offline" not in broker.log.read_text(), broker.last_words())
+
+
+def wait_for(condition, what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        that(time.monotonic() < deadline, f"waited {seconds} s for {what}")
+        time.sleep(0.05)
+
+
 @contextlib.contextmanager
 def small_disk():
     place = TMP / new_name("small")
@@ -155,17 +238,17 @@ def small_disk():
         subprocess.run(["umount", "-l", place], check=False)
 
 
-def fill(connection, name, least=1):
-    """Produces until it is refused; returns the error code and how many records are stored."""
-    stored, value = 0, raw.batch([os.urandom(900_000)])
-    for _ in range(3 * SMALL_DISK_BYTES // 900_000):
+def fill(connection, name, least=1, first=0, bound=3 * SMALL_DISK_BYTES // 900_000):
+    """Produces until it is refused; returns the error code and how many records are stored; `first`: the offset to begin at."""
+    stored, value = first, raw.batch([os.urandom(900_000)])
+    for _ in range(bound):
         code, offset = raw.produce(connection, name, value)
         if code:
             that(stored >= least, f"refused after {stored} records")
             return code, stored
         equal(offset, stored, "offset")
         stored += 1
-    raise AssertionError(f"{stored} records of 900 KB fit on {SMALL_DISK_BYTES} bytes")
+    raise AssertionError(f"{stored} records of 900 KB are taken")
 
 
 @fact
