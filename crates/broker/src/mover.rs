@@ -172,7 +172,7 @@ impl Mover {
                 return Turn::Sleep { until };
             }
         };
-        if wish.is_fulfilled() || wish.partition.is_deleted() || wish.partition.is_offline() {
+        if wish.is_fulfilled() || wish.partition.is_going() || wish.partition.is_offline() {
             self.shared.moves.forget(wish.key(), &wish.to);
             return Turn::Again;
         }

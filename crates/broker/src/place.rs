@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use config::Overrides;
 use meta::{Candidate, Image, dir};
-use model::{BrokerId, PartitionIndex};
-use partition::{LogDir, News, Replicas, Residents, Role};
+use model::{BrokerId, LeaderEpoch, PartitionIndex};
+use partition::{LogDir, News, Partition, Replicas, Residents, Role};
 use wire::Uuid;
 
 use crate::topics::{Leader, Site, Topic};
@@ -18,6 +18,7 @@ pub(crate) struct Places {
     missing: Arc<Residents>,
     /// The metadata have the registration of this life.
     has_joined: AtomicBool,
+    is_alone: bool,
 }
 
 impl Places {
@@ -33,6 +34,7 @@ impl Places {
             dirs,
             missing,
             has_joined: AtomicBool::new(is_alone),
+            is_alone,
         }
     }
 
@@ -81,6 +83,44 @@ impl Places {
         })
     }
 
+    /// This broker has no replica of a partition: whoever waits here is sent away, and its files go. Those of an earlier life go once the
+    /// metadata are known to be as new as this one, and another node says so.
+    fn let_go(
+        &self,
+        topic: Uuid,
+        index: PartitionIndex,
+        epoch: LeaderEpoch,
+        known: Option<&Arc<Partition>>,
+        news: &mut Vec<News>,
+    ) {
+        if let Some(known) = known {
+            known.set_role(epoch, Role::NotLeading, news);
+        }
+        if !self.has_joined.load(Ordering::Acquire) {
+            return;
+        }
+        let is_left = |residents: &Arc<Residents>| residents.partition(topic, index);
+        let left = self.dirs.iter().filter(|_| !self.is_alone);
+        let left: Vec<_> = left.filter_map(is_left).collect();
+        for partition in left.iter().chain(known).filter(|left| !left.is_going()) {
+            partition.set_role(epoch, Role::NotLeading, news);
+            if partition.leave(epoch, news) {
+                tracing::info!(
+                    target: env::logs::REPLICATION,
+                    "{}-{}: this broker has no replica any more: its files are removed",
+                    partition.topic, partition.index,
+                );
+            } else {
+                tracing::warn!(
+                    target: env::logs::REPLICATION,
+                    "{}-{}: this broker has no replica any more; its files stay, because the metadata are older than they are, or \
+                     they cannot be read",
+                    partition.topic, partition.index,
+                );
+            }
+        }
+    }
+
     /// A topic of the image: of the partitions that have a replica on this broker those that are open already, and fresh ones for
     /// the rest.
     pub(crate) fn open(
@@ -97,10 +137,7 @@ impl Places {
             let known = known.and_then(|known| known.partition(index.0).ok());
             let role = self.role(planned);
             if !planned.replicas.contains(&self.node) {
-                // Its files stay until somebody takes care of them; who waits here is sent away.
-                if let Some(open) = known {
-                    open.set_role(planned.leader_epoch, role, news);
-                }
+                self.let_go(topic.id, index, planned.leader_epoch, known, news);
                 return None;
             }
             if let Some(open) = known {
@@ -109,7 +146,8 @@ impl Places {
                 return Some(Arc::clone(open));
             }
             let residents = self.dir(planned.directory(self.node));
-            let opened = residents.partition(topic.id, index).unwrap_or_else(|| {
+            let known = residents.partition(topic.id, index);
+            let opened = known.filter(|known| known.stay()).unwrap_or_else(|| {
                 let start = partition::Start::empty(planned.leader_epoch, Arc::clone(&config));
                 residents.create(topic.id, Arc::clone(&topic.name), index, start)
             });
@@ -131,5 +169,63 @@ impl Places {
             name: Arc::clone(&topic.name),
             sites,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::metadata::PartitionChangeRecord;
+
+    use super::*;
+    use crate::event_loop::bench::Bench;
+
+    /// The only replica goes to another broker.
+    fn reassigned(topic_id: Uuid) -> meta::Record {
+        PartitionChangeRecord {
+            topic_id,
+            partition_id: 0,
+            replicas: Some(vec![2]),
+            isr: Some(vec![2]),
+            directories: Some(vec![Uuid::ZERO]),
+            leader: 2,
+            ..PartitionChangeRecord::default()
+        }
+        .into()
+    }
+
+    #[test]
+    fn a_replica_that_is_reassigned_away_leaves() {
+        let mut bench = Bench::new();
+        bench.create("t", 1);
+        let partition = bench.partition("t", 0);
+        bench.publish(&[reassigned(partition.topic_id)]);
+        assert!(partition.is_going());
+    }
+
+    #[test]
+    fn a_replica_of_an_earlier_life_leaves_once_the_broker_has_joined() {
+        let mut bench = Bench::new();
+        bench.create("t", 1);
+        let partition = bench.partition("t", 0);
+        let shared = Arc::clone(&bench.shard.desk.shared);
+        let broker = Arc::clone(&shared.config().broker);
+        let mut image = Image::clone(&shared.metadata.image());
+        let place = image.next_place();
+        image
+            .replay(place, &[reassigned(partition.topic_id)])
+            .unwrap();
+        let topic = image.topic_by_id(partition.topic_id).unwrap();
+        let residents = shared.residents().to_vec();
+        let missing = Arc::clone(&residents[0]);
+        let places = Places::new(broker.node_id, residents, missing, false);
+        let open = |news: &mut Vec<News>| {
+            let topic = places.open(topic, &Arc::default(), &broker, None, news);
+            assert!(topic.partition(0).is_err());
+        };
+        open(&mut Vec::new());
+        assert!(!partition.is_going(), "the metadata may be old");
+        assert!(places.join());
+        open(&mut Vec::new());
+        assert!(partition.is_going());
     }
 }

@@ -131,21 +131,7 @@ impl Partition {
         let before = state.marks();
         state.cuts.keep(before);
         let life = state.progress.on_restart(log_start, at);
-        state.forget_unwritten(|tail| {
-            let unwritten = tail.unwritten_bytes();
-            *tail = Tail::new(at);
-            unwritten
-        });
-        state.local_start = at;
-        state.restarted_at = at;
-        state.epochs = Epochs::default();
-        state.epochs.assign(epoch, at);
-        state.are_epochs_changed = true;
-        state.aborted.clear();
-        state.holes.clear();
-        state.producers = ProducerStates::new(at);
-        state.cuts.await_producers(false);
-        state.cuts.push(life, FileCut::Restart { at });
+        state.begin_at(at, epoch, life);
         let what = What::Restart {
             log_start,
             at,
@@ -155,7 +141,7 @@ impl Partition {
         Ok(life)
     }
 
-    fn check_cut(&self, state: &PartitionState, to: Offset) -> Result<(), CutError> {
+    pub(crate) fn check_cut(&self, state: &PartitionState, to: Offset) -> Result<(), CutError> {
         let committed = state.progress.points().committed;
         if state.is_deleted {
             Err(CutError::Deleted)
@@ -174,7 +160,7 @@ impl Partition {
         }
     }
 
-    fn push_cut(
+    pub(crate) fn push_cut(
         self: &Arc<Self>,
         state: &mut PartitionState,
         up_to: Offset,
@@ -235,7 +221,7 @@ impl PartitionState {
     }
 
     /// Bytes that are not in segment files never come there.
-    fn forget_unwritten(&mut self, cut: impl FnOnce(&mut Tail) -> usize) {
+    pub(crate) fn forget_unwritten(&mut self, cut: impl FnOnce(&mut Tail) -> usize) {
         // Bytes that are not durable yet are counted when their round is; until then the count is too low by them.
         let bytes = cut(&mut self.tail);
         self.home.dir.backlog.remove(bytes);

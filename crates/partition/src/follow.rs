@@ -224,7 +224,7 @@ impl Partition {
     }
 
     fn check_following(&self, state: &PartitionState) -> Result<(), FollowError> {
-        if state.is_deleted {
+        if state.is_deleted || state.is_leaving {
             Err(FollowError::Deleted)
         } else if state.progress.is_leading() && !state.progress.is_elected() {
             Err(FollowError::Leading)

@@ -11,6 +11,7 @@ pub mod dir;
 mod file_read;
 mod follow;
 pub mod isolation;
+mod leave;
 mod life;
 pub mod need;
 pub mod news;

@@ -44,6 +44,9 @@ pub(crate) trait Registry: Send + Sync {
     /// A partition was deleted, or lives elsewhere now: its files go in the background, before another one of its name writes any.
     /// `home` is `None` for one that did not come to live here.
     fn remove(&self, partition: &Arc<Partition>, home: Option<Arc<Home>>);
+
+    /// A partition begins to leave.
+    fn let_go(&self, key: Key);
 }
 
 /// Where the files of a partition are, and what goes with them. A partition that moves gets another one.
@@ -97,6 +100,8 @@ pub(crate) struct PartitionState {
     /// In the segment writer's list.
     pub(crate) dirty: bool,
     pub(crate) is_deleted: bool,
+    /// No replica of this broker any more: the log and its files go.
+    pub(crate) is_leaving: bool,
     /// On its way to another directory: compaction leaves the files alone.
     pub(crate) is_moving: bool,
     /// The last step of a move: what is appended waits.
@@ -262,6 +267,7 @@ impl Partition {
                 flush_at: None,
                 dirty: is_unsettled || has_spent,
                 is_deleted: false,
+                is_leaving: false,
                 is_moving: false,
                 pause: None,
                 arrives_at: None,
@@ -491,7 +497,7 @@ impl PartitionState {
         }
     }
 
-    fn release_all(&mut self, news: &mut Vec<News>) {
+    pub(crate) fn release_all(&mut self, news: &mut Vec<News>) {
         self.progress.fail_all(News::Failed, news);
         news.extend(
             self.trims

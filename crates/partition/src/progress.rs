@@ -272,6 +272,19 @@ impl Progress {
         self.begin_life()
     }
 
+    /// The replica is none any more: its log has nothing, committed or not.
+    pub(crate) fn on_emptied(&mut self) -> Life {
+        assert!(!self.is_leading(), "a leader drops nothing");
+        self.told = Offset::ZERO;
+        self.place(Points {
+            start: Offset::ZERO,
+            committed: Offset::ZERO,
+            durable: Offset::ZERO,
+            end: Offset::ZERO,
+        });
+        self.begin_life()
+    }
+
     fn begin_life(&mut self) -> Life {
         self.life = self.life.next();
         self.life

@@ -10,8 +10,8 @@
 //! 1. `telling` of a directory, `cleaning` of a partition's files, `place` of an arrival;
 //! 2. `partitions` of the residents, `derived` of a partition's files;
 //! 3. `state` of a partition;
-//! 4. `queue`, `flights`, `logs`, `point`, `volume_sync` and the backlog's list of a directory, `guests`, `arrivals` and `doomed` of
-//!    the residents, and what the cleaners share. Each is taken for a few instructions.
+//! 4. `queue`, `flights`, `logs`, `point`, `volume_sync` and the backlog's list of a directory, `guests`, `arrivals`, `doomed` and
+//!    `leaving` of the residents, and what the cleaners share. Each is taken for a few instructions.
 //!
 //! `journal` stands apart: appends and reads never ask for it, and its holder takes `queue`, `flights` and the spare pieces alone.
 //! The locks of `log` come after `cleaning`, `place` and `derived`: a store's `files`, its `tail`, a segment's `txns`, `detached`, then

@@ -55,6 +55,8 @@ pub struct Residents {
     /// Files of these are complete under another name; the segment writer takes them in.
     pub(super) arrivals: Mutex<Vec<Arc<Arrival>>>,
     pub(super) doomed: Mutex<Vec<Doomed>>,
+    /// Partitions that begin to leave.
+    pub(super) leaving: Mutex<Vec<Key>>,
     /// As in the settings at first; a new one counts from the next look on.
     producer_expiration_ms: AtomicU64,
 }
@@ -68,6 +70,7 @@ impl Residents {
             guests: Mutex::default(),
             arrivals: Mutex::default(),
             doomed: Mutex::default(),
+            leaving: Mutex::default(),
             producer_expiration_ms: AtomicU64::new(expiration_ms),
         })
     }
@@ -163,6 +166,25 @@ impl Residents {
         self.named(&self.dir.uncommitted())
     }
 
+    /// Removes a partition that is to leave, and of whose log a crash would find nothing; false if it stays.
+    pub(super) fn dismiss(&self, partition: &Arc<Partition>) -> bool {
+        let key = partition.key();
+        // Together: a partition that is assigned here again stays, or finds its place free.
+        let mut partitions = self.partitions.lock();
+        let mut state = partition.state.lock();
+        if !state.has_left() {
+            return false;
+        }
+        state.is_deleted = true;
+        let home = Some(Arc::clone(&state.home));
+        drop(state);
+        partitions.remove(&key);
+        self.dir.leave(key);
+        let partition = Arc::clone(partition);
+        self.doomed.lock().push(Doomed { partition, home });
+        true
+    }
+
     /// Bytes that the partitions that live here keep in memory.
     pub fn in_memory(&self) -> InMemory {
         let mut all = InMemory {
@@ -188,6 +210,11 @@ impl Registry for Residents {
         }
         let partition = Arc::clone(partition);
         self.doomed.lock().push(Doomed { partition, home });
+        self.dir.writer_bell.ring();
+    }
+
+    fn let_go(&self, key: Key) {
+        self.leaving.lock().push(key);
         self.dir.writer_bell.ring();
     }
 }

@@ -9,6 +9,7 @@ mod flush;
 mod folding;
 mod full;
 mod hot;
+mod leaving;
 mod lifecycle;
 mod lost;
 mod moving;

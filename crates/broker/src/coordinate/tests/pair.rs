@@ -71,15 +71,14 @@ fn topic(name: &str, topic_id: Uuid, leaders: &[usize]) -> Vec<Record> {
     let name = name.to_owned();
     let mut records = vec![TopicRecord { name, topic_id }.into()];
     for (partition_id, at) in (0..).zip(leaders) {
-        let replicas = vec![broker_id(*at)];
         let record = PartitionRecord {
             partition_id,
             topic_id,
-            isr: replicas.clone(),
+            isr: vec![broker_id(*at)],
             leader: broker_id(*at),
             leader_epoch: 0,
-            directories: vec![Uuid::ZERO],
-            replicas,
+            directories: vec![Uuid::ZERO; 2],
+            replicas: vec![broker_id(FIRST), broker_id(SECOND)],
             ..PartitionRecord::default()
         };
         records.push(record.into());
@@ -87,16 +86,13 @@ fn topic(name: &str, topic_id: Uuid, leaders: &[usize]) -> Vec<Record> {
     records
 }
 
-/// A partition goes to another broker, or to nobody with -1.
+/// A replica on another broker leads, alone in sync, or nobody with -1.
 pub(super) fn led_by(topic_id: Uuid, partition_id: i32, leader: i32) -> Record {
-    let replicas = Some(vec![leader.max(1)]);
     PartitionChangeRecord {
         partition_id,
         topic_id,
         leader,
-        isr: replicas.clone(),
-        directories: Some(vec![Uuid::ZERO]),
-        replicas,
+        isr: Some(vec![leader.max(1)]),
         ..PartitionChangeRecord::default()
     }
     .into()

@@ -168,7 +168,7 @@ impl Move {
 
     /// Goes on by about `bytes_max`, at most 1 MiB. After an error it must be called off.
     pub fn step(&mut self, now: Instant, bytes_max: usize) -> Result<MoveStep, MoveError> {
-        if self.partition.is_deleted() {
+        if self.partition.is_going() {
             return Err(MoveError::Deleted);
         }
         if self.from.dir.is_failed() || self.to.dir.is_failed() {
@@ -257,7 +257,7 @@ impl Move {
         let arrival = Arrival::new(&self.partition, self.files.clone(), row, derived);
         {
             let mut state = self.partition.state.lock();
-            if state.is_deleted {
+            if state.is_deleted || state.is_leaving {
                 return Err(MoveError::Deleted);
             }
             let to: Weak<dyn Registry> = Arc::downgrade(&self.to) as _;
@@ -385,6 +385,9 @@ impl Move {
         self.to.guests.lock().remove(&partition.key());
         if let Some(residents) = self.from.registry.upgrade() {
             residents.remove(partition, Some(Arc::clone(&self.from)));
+        }
+        if partition.is_going() {
+            self.to.let_go(partition.key());
         }
         // A directory that fails walks over its logs; this one may have come too late for that.
         if self.to.dir.is_failed() {

@@ -307,6 +307,16 @@ impl Log {
                 self.derived.cut(disk, store, FileCut::Restart { at })?;
             }
         }
+        if self.is_missing {
+            // They went with the log that ended here.
+            if let Some(store) = self.store.take() {
+                let dir = store.dir().to_path_buf();
+                drop(store);
+                let removed = disk.remove_dir_all(&dir);
+                removed.map_err(|error| OpenError::Io { path: dir, error })?;
+            }
+            (self.unread, self.is_missing, self.may_be_lost) = (None, false, false);
+        }
         if let Some((_, row)) = &mut self.unread {
             // Nobody needs them any more.
             row.has_files = false;

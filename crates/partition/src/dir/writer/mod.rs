@@ -10,6 +10,7 @@ mod checkpoint;
 mod chore;
 mod cut;
 mod flush;
+mod leave;
 mod ledger;
 mod producers;
 mod removal;
@@ -33,6 +34,7 @@ use arrivals::Arrivals;
 use checkpoint::{BeginCheckpoint, EndCheckpoint, GoOnWithCheckpoint};
 use chore::{Chore, FULL_RETRY, Moment};
 use flush::Flushing;
+use leave::Leaving;
 use ledger::{Ledger, is_passing};
 use producers::ProducerExpiry;
 use removal::TakeOver;
@@ -64,6 +66,7 @@ impl SegmentWriter {
             Box::new(TakeOver),
             Box::new(EndCheckpoint),
             Box::new(Arrivals),
+            Box::new(Leaving::default()),
             Box::new(Writing::default()),
             Box::new(BeginCheckpoint),
             Box::new(SpaceCheck),

@@ -159,6 +159,14 @@ impl Ledger {
                     }
                     continue;
                 }
+                if state.has_left() {
+                    drop(state);
+                    if self.residents.dismiss(partition) {
+                        // Before a checkpoint that has no row for them.
+                        self.remove_doomed()?;
+                    }
+                    continue;
+                }
                 if let Some(cut) = state.cuts.due() {
                     drop(state);
                     self.cut_files(partition, &home, cut, wall)?;

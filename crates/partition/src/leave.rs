@@ -1,0 +1,116 @@
+//! The way of a replica out of a broker that the metadata give it to no longer.
+//!
+//! The log begins anew, empty, in the journal; once that is durable the partition and its files go together. So a crash finds the
+//! old log or none, and a replica that is assigned here again, under the same id, gets nothing of what the journal has of the old one.
+//! Invariant: a log that knows a later leader than the metadata stays, since then they are older than it.
+
+use std::sync::Arc;
+
+use log::Epochs;
+use log::journal::What;
+use log::producer::ProducerStates;
+use log::tail::Tail;
+use model::{LeaderEpoch, Offset};
+
+use crate::cut::CutError;
+use crate::cuts::FileCut;
+use crate::life::Life;
+use crate::news::News;
+use crate::partition::{Partition, PartitionState};
+
+impl Partition {
+    /// This broker has no replica any more, as the metadata say, in which `epoch` is that of the leader. Returns false where the log is
+    /// younger than they are: it stays.
+    pub fn leave(self: &Arc<Self>, epoch: LeaderEpoch, news: &mut Vec<News>) -> bool {
+        let mut state = self.state.lock();
+        if state.is_deleted || state.is_leaving {
+            return true;
+        }
+        let is_younger = (state.epochs.latest()).is_some_and(|latest| epoch < latest.epoch);
+        if is_younger || self.unread.is_some() {
+            return false;
+        }
+        state.is_leaving = true;
+        state.release_all(news);
+        let home = Arc::clone(&state.home);
+        drop(state);
+        if let Some(residents) = home.registry.upgrade() {
+            residents.let_go(self.key());
+        }
+        true
+    }
+
+    /// This broker has a replica again. Returns false if it is too late for this one, and another has to begin.
+    pub fn stay(&self) -> bool {
+        let mut state = self.state.lock();
+        if !std::mem::take(&mut state.is_leaving) {
+            return !state.is_deleted;
+        }
+        // Its files may wait for the cut that was to end them.
+        let is_first = !state.is_deleted && !std::mem::replace(&mut state.dirty, true);
+        let is_there = !state.is_deleted;
+        let home = Arc::clone(&state.home);
+        drop(state);
+        if is_first {
+            home.dir.backlog.add(0, Some(self.key()));
+        }
+        is_there
+    }
+
+    /// True if the partition was deleted, or is about to go.
+    pub fn is_going(&self) -> bool {
+        let state = self.state.lock();
+        state.is_deleted || state.is_leaving
+    }
+
+    /// Begins the log of a partition that leaves anew in the journal. The life that begins is durable when nothing of it is left.
+    pub(crate) fn empty_out(self: &Arc<Self>) -> Result<(), CutError> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if !state.is_leaving {
+            return Ok(());
+        }
+        self.check_cut(state, Offset(i64::MAX))?;
+        // They are of the log that ends.
+        state.trims.clear();
+        state.cuts.keep(state.marks());
+        let life = state.progress.on_emptied();
+        let what = What::Restart {
+            log_start: Offset::ZERO,
+            at: Offset::ZERO,
+            epoch: LeaderEpoch::NONE,
+        };
+        state.begin_at(Offset::ZERO, LeaderEpoch::NONE, life);
+        self.push_cut(state, Offset::ZERO, life, what);
+        Ok(())
+    }
+}
+
+impl PartitionState {
+    /// The log is empty, and ends at `at`, behind a record of `epoch`.
+    pub(crate) fn begin_at(&mut self, at: Offset, epoch: LeaderEpoch, life: Life) {
+        self.forget_unwritten(|tail| {
+            let unwritten = tail.unwritten_bytes();
+            *tail = Tail::new(at);
+            unwritten
+        });
+        self.local_start = at;
+        self.restarted_at = at;
+        self.epochs = Epochs::default();
+        self.epochs.assign(epoch, at);
+        self.are_epochs_changed = true;
+        self.aborted.clear();
+        self.holes.clear();
+        self.producers = ProducerStates::new(at);
+        self.cuts.await_producers(false);
+        self.cuts.push(life, FileCut::Restart { at });
+    }
+
+    /// True if the partition leaves, and a crash would find nothing of its log.
+    pub(crate) fn has_left(&self) -> bool {
+        let is_emptied =
+            matches!(self.cuts.due(), Some(FileCut::Restart { at }) if at == Offset::ZERO);
+        let is_empty = self.progress.points().end == Offset::ZERO;
+        self.is_leaving && is_emptied && is_empty && !self.cuts.are_pending()
+    }
+}
