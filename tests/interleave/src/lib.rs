@@ -24,6 +24,8 @@ mod file_read;
 mod follow;
 #[path = "../../../crates/partition/src/isolation.rs"]
 mod isolation;
+#[path = "../../../crates/partition/src/leave.rs"]
+mod leave;
 #[path = "../../../crates/partition/src/life.rs"]
 mod life;
 #[path = "../../../crates/partition/src/need.rs"]
