@@ -312,7 +312,7 @@ func logDirs(ctx context.Context) {
 			equal(p.IsFuture, false, "future")
 		}
 	})
-	equal(partitions, 2, "partitions")
+	equal(partitions, 2*int(factor()), "replicas")
 	that(size > 1_000, "%d bytes", size)
 }
 

@@ -1,6 +1,7 @@
 package clients;
 
 import static clients.Facts.BOOTSTRAP;
+import static clients.Facts.FACTOR;
 import static clients.Facts.NODES;
 import static clients.Facts.equal;
 import static clients.Facts.newName;
@@ -336,8 +337,10 @@ final class Records implements AutoCloseable {
             equal(c.partitionsFor(topic).size(), 3, "partitions");
             c.partitionsFor(topic).forEach(p -> {
                 that(NODES.contains(p.leader().host() + ":" + p.leader().port()), "leader: " + p.leader());
-                equal(p.replicas().length, 1, "replicas");
-                equal(p.inSyncReplicas().length, 1, "in sync");
+                equal(p.replicas().length, (int) FACTOR, "replicas");
+                // All but one that may be down.
+                int inSync = p.inSyncReplicas().length;
+                that(Math.max(1, FACTOR - 1) <= inSync && inSync <= FACTOR, "in sync: " + inSync);
             });
             that(c.listTopics().containsKey(topic), "the topic is not listed");
         }
