@@ -1,5 +1,7 @@
-//! Three nodes, administrators at each, and an active controller that is killed or paused again and again.
+//! Three nodes, administrators at each, and an active controller that is killed, paused or cut off again and again.
 //!
+//! Each node has a network namespace, from where the nodes are cut off each other while the clients reach all of them; where that is
+//! not permitted, the nodes share loopback and nobody is cut off.
 //! An answer must hold: a topic that was made is there for the next request to the same node, is "already there" for the other
 //! nodes, and is on every node at the end; one that was deleted is on none. An operation without an answer may have happened or not.
 //! Prints how long it took until the first change after each fault.
@@ -19,7 +21,8 @@ use wire::messages::delete_topics_request::DeleteTopicState;
 use wire::messages::metadata_request::MetadataRequestTopic;
 use wire::messages::{CreateTopicsRequest, DeleteTopicsRequest, MetadataRequest};
 
-use crate::broker::{Broker, Launch, free_port, signal};
+use crate::broker::{Broker, Launch, signal};
+use crate::cluster::net::Net;
 use crate::kills::Moments;
 use crate::place::Place;
 use crate::{Outcome, Plan, Verdict};
@@ -68,7 +71,49 @@ impl Facts {
 }
 
 pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
-    let launches = launches(plan, place)?;
+    if let Some(net) = Net::around() {
+        return perform(plan, place, Some(&net));
+    }
+    match Net::new(NODES) {
+        Ok(net) => within(plan, place, &net),
+        Err(why) => {
+            place.miss(&format!("nobody is cut off: no network of our own ({why})"));
+            perform(plan, place, None)
+        }
+    }
+}
+
+/// Runs this scenario by a process in the network.
+fn within(plan: &Plan, place: &Place, net: &Net) -> Outcome {
+    let run = net
+        .program()
+        .args(["controller", "--kills", &plan.kills.to_string()])
+        .args(["--seed", &plan.seed.to_string()])
+        .env("ESKER", &plan.esker)
+        .output()
+        .map_err(|error| format!("cannot run in the network: {error}"))?;
+    let said = String::from_utf8_lossy(&run.stdout);
+    let lines = said.lines().filter_map(|line| line.strip_prefix("  "));
+    for line in lines.filter(|line| !line.starts_with("passed in")) {
+        place.say(line);
+    }
+    if run.status.success() {
+        return Ok(Verdict::Passed);
+    }
+    Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr)))
+}
+
+/// What befalls the active controller.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Killed,
+    Paused,
+    /// By the other nodes; clients reach it.
+    CutOff,
+}
+
+fn perform(plan: &Plan, place: &Place, net: Option<&Net>) -> Outcome {
+    let launches = launches(plan, place, net)?;
     let mut brokers = Vec::new();
     for launch in &launches {
         brokers.push(Some(launch.start()?));
@@ -83,25 +128,44 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
         })
         .collect();
     let mut moments = Moments(plan.seed);
-    let (mut kills, mut pauses) = (Vec::new(), Vec::new());
+    let faults = match net {
+        Some(_) => &[Fault::Killed, Fault::Paused, Fault::CutOff][..],
+        None => &[Fault::Killed, Fault::Paused],
+    };
+    let mut times: Vec<(Fault, Duration)> = Vec::new();
     for round in 0..plan.kills {
         std::thread::sleep(Duration::from_millis(300 + moments.next(700)));
         let at = leader(&launches)?;
         let other = &addresses[(at + 1) % NODES];
         let name = format!("after-{round}");
-        if round % 2 == 0 {
-            let killed = brokers[at].take().ok_or("the leader runs")?;
-            killed.kill();
-            kills.push(first_change(other, &name)?);
-            brokers[at] = Some(launches[at].start()?);
-        } else {
-            let paused = brokers[at].as_ref().map(Broker::id).ok_or("it runs")?;
-            signal(paused, "STOP")?;
-            let took = first_change(other, &name);
-            std::thread::sleep(PAUSE.saturating_sub(took.clone().unwrap_or_default()));
-            signal(paused, "CONT")?;
-            pauses.push(took?);
-        }
+        let fault = faults[round % faults.len()];
+        let took = match (fault, net) {
+            (Fault::CutOff, Some(net)) => {
+                let way = Way::of(moments.next(3));
+                cut_off(net, at, way)?;
+                let took = first_change(other, &name);
+                let took = took.map_err(|why| format!("{why}, node {} cut {way:?}", at + 1));
+                std::thread::sleep(PAUSE.saturating_sub(took.clone().unwrap_or_default()));
+                net.heal()?;
+                took?
+            }
+            (Fault::Paused, _) => {
+                let paused = brokers[at].as_ref().map(Broker::id).ok_or("it runs")?;
+                signal(paused, "STOP")?;
+                let took = first_change(other, &name);
+                std::thread::sleep(PAUSE.saturating_sub(took.clone().unwrap_or_default()));
+                signal(paused, "CONT")?;
+                took?
+            }
+            _ => {
+                let killed = brokers[at].take().ok_or("the leader runs")?;
+                killed.kill();
+                let took = first_change(other, &name)?;
+                brokers[at] = Some(launches[at].start()?);
+                took
+            }
+        };
+        times.push((fault, took));
         wait_for_all(&addresses)?;
     }
     facts.is_over.store(true, Ordering::Relaxed);
@@ -110,8 +174,15 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     }
     wait_for_all(&addresses)?;
     judge(&addresses, &facts)?;
-    tell(place, "killed", &mut kills);
-    tell(place, "paused", &mut pauses);
+    for fault in faults {
+        let of_it = times.iter().filter(|(of, _)| of == fault);
+        let what = match fault {
+            Fault::Killed => "killed",
+            Fault::Paused => "paused",
+            Fault::CutOff => "cut off",
+        };
+        tell(place, what, of_it.map(|(_, took)| *took).collect());
+    }
     let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
     place.say(&format!(
         "{} operations answered, {} not",
@@ -129,25 +200,57 @@ pub(crate) fn run(plan: &Plan, place: &Place) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-fn launches(plan: &Plan, place: &Place) -> Result<Vec<Launch>, String> {
-    let ports: Result<Vec<u16>, String> = (0..NODES).map(|_| free_port()).collect();
-    let ports = ports?;
-    let voters = ports.iter().enumerate();
-    let voters = voters.map(|(at, port)| format!("{}@127.0.0.1:{port}", at + 1));
+/// The packets that are dropped, as seen from the one that is cut off.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Both,
+    Out,
+    In,
+}
+
+impl Way {
+    fn of(number: u64) -> Way {
+        [Way::Both, Way::Out, Way::In][number as usize % 3]
+    }
+}
+
+fn cut_off(net: &Net, at: usize, way: Way) -> Result<(), String> {
+    let node = at + 1;
+    for other in (1..=NODES).filter(|other| *other != node) {
+        match way {
+            Way::Both => net.cut_both(node, other)?,
+            Way::Out => net.cut(node, other)?,
+            Way::In => net.cut(other, node)?,
+        }
+    }
+    Ok(())
+}
+
+fn launches(plan: &Plan, place: &Place, net: Option<&Net>) -> Result<Vec<Launch>, String> {
+    let nodes = 1..=NODES;
+    let launches = nodes.map(|node| {
+        let launch = Launch::new(plan, place, &place.dir.join(format!("node-{node}")))?;
+        Ok(match net {
+            Some(net) => launch.at_host(&Net::host(node), net.runner(node)),
+            None => launch,
+        })
+    });
+    let launches: Vec<Launch> = launches.collect::<Result<_, String>>()?;
+    let voters = launches.iter().enumerate();
+    let voters = voters.map(|(at, launch)| format!("{}@{}", at + 1, launch.address()));
     let voters = voters.collect::<Vec<_>>().join(",");
-    let launch = |(at, port): (usize, &u16)| {
+    let launch = |(at, launch): (usize, Launch)| {
         let name = format!("node-{}", at + 1);
-        let launch = Launch::new(plan, place, &place.dir.join(&name))?;
-        Ok(launch
-            .at_port(*port)
+        launch
             .with_words(place.dir.join(format!("{name}.log")))
             .with_setting(&format!("node.id={}", at + 1))
             .with_setting(&format!("controller.quorum.voters={voters}"))
             .with_setting("esker.http.listen=off")
             // Snapshots are taken and fetched on the way.
-            .with_setting("metadata.log.max.record.bytes.between.snapshots=100000"))
+            .with_setting("metadata.log.max.record.bytes.between.snapshots=100000")
+            .with_setting("esker.cluster.insecure=true")
     };
-    ports.iter().enumerate().map(launch).collect()
+    Ok(launches.into_iter().enumerate().map(launch).collect())
 }
 
 /// The node that became the active controller last.
@@ -334,7 +437,7 @@ fn judge(addresses: &[String], facts: &Facts) -> Result<(), String> {
     }
 }
 
-fn tell(place: &Place, what: &str, times: &mut [Duration]) {
+fn tell(place: &Place, what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let ms = |time: Option<&Duration>| time.copied().unwrap_or_default().as_secs_f64() * 1e3;
     place.say(&format!(

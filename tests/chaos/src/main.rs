@@ -14,6 +14,7 @@ mod cluster;
 mod controller;
 mod crowd;
 mod cuts;
+mod device;
 mod disks;
 mod eos;
 mod evicted;

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::device::{Device, Lost};
 use crate::place::Place;
 
 /// Kafka's documentation names these two for its logs.
@@ -29,6 +30,8 @@ pub(crate) struct Volume {
     image: PathBuf,
     pub(crate) mount: PathBuf,
     is_mounted: bool,
+    /// The device that the image is on, if that has a cache to lose.
+    device: Option<Device>,
 }
 
 /// Stops the file system without writing its journal, as a power cut does: `EXT4_IOC_SHUTDOWN` with `NOLOGFLUSH`, which XFS had
@@ -73,13 +76,35 @@ impl Volume {
             image,
             mount,
             is_mounted: false,
+            device: None,
         };
         kind.make(&volume.image)?;
         volume.mount(false)?;
         Ok(volume)
     }
 
+    /// The same of ext4 on a device with a cache that is lost with the power.
+    pub(crate) fn with_cache(
+        place: &Place,
+        name: &str,
+        mebibytes: u64,
+        seed: u64,
+    ) -> Result<Volume, String> {
+        let mut volume = Volume::new(place, name, FileSystem::Ext4, mebibytes)?;
+        volume.unmount()?;
+        let seat = place.dir.join(format!("{name}.device"));
+        std::fs::create_dir_all(&seat).map_err(|error| error.to_string())?;
+        let device = Device::new(&volume.image, &seat, seed)?;
+        volume.image = device.file();
+        volume.device = Some(device);
+        volume.mount(false)?;
+        Ok(volume)
+    }
+
     pub(crate) fn mount(&mut self, read_only: bool) -> Result<(), String> {
+        if let Some(device) = &self.device {
+            device.get_power();
+        }
         let options = if read_only { "loop,ro" } else { "loop" };
         run(
             "mount",
@@ -101,6 +126,15 @@ impl Volume {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         last
+    }
+
+    /// The cache of the device is lost first, while whoever writes still runs: nobody hears of a flush that comes later.
+    pub(crate) fn lose_cache(&self) -> Result<(), String> {
+        self.device.as_ref().map_or(Ok(()), Device::lose_power)
+    }
+
+    pub(crate) fn lost(&self) -> Lost {
+        self.device.as_ref().map(Device::lost).unwrap_or_default()
     }
 
     /// From here on nothing reaches the image any more.

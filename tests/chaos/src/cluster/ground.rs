@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Plain,
     /// Each node on a volume of its own.
     Power,
+    /// The same on devices that lose what was not flushed.
+    Caches,
     Disks,
     Clocks,
 }
@@ -29,7 +31,7 @@ impl Ground {
     pub(crate) fn new(kind: Kind, place: &Place) -> Result<Ground, String> {
         let (mut disks, mut clocks) = (Vec::new(), Vec::new());
         match kind {
-            Kind::Plain | Kind::Power => {}
+            Kind::Plain | Kind::Power | Kind::Caches => {}
             Kind::Disks => {
                 let disk = Disk::new(place)?;
                 disks = (1..=COUNT).map(|node| disk.beside(node)).collect();

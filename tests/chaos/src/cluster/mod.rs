@@ -9,7 +9,7 @@ mod deaths;
 mod edits;
 mod ground;
 mod loads;
-mod net;
+pub(crate) mod net;
 mod network;
 mod nodes;
 mod replay;
@@ -18,13 +18,13 @@ mod storage;
 mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::Plan;
 use crate::cluster::ground::{Ground, Kind};
 use crate::cluster::loads::{Loads, Mix};
-use crate::cluster::net::{CLIENTS, Net};
+use crate::cluster::net::Net;
 use crate::cluster::nodes::{COUNT, Nodes, describe};
 use crate::cluster::watch::Watch;
 use crate::kills::Moments;
@@ -34,8 +34,6 @@ use crate::txn_load;
 
 /// The first argument that leads here.
 pub(crate) const WORD: &str = "cluster";
-/// Names the network that this process is in already.
-const NETWORK: &str = "CHAOS_NETWORK";
 const USAGE: &str = "usage: chaos cluster [SCENARIO]... [--runs N] [--seed N] [--hold SECONDS] [--list]
 
   a scenario by its id or its name; --hold leaves the nodes of a bad verdict running for so long, to ask them";
@@ -94,7 +92,7 @@ const fn on(
 }
 
 #[rustfmt::skip]
-const SCENARIOS: [Scenario; 23] = [
+const SCENARIOS: [Scenario; 24] = [
     scenario("N-01", "baseline", Mix::Transfers, deaths::nothing),
     scenario("N-02", "kill-leader", Mix::Records, deaths::leader),
     scenario("N-03", "kill-all", Mix::Transfers, deaths::all),
@@ -111,6 +109,7 @@ const SCENARIOS: [Scenario; 23] = [
     on(Kind::Power, "S-01", "power-cut", Mix::Transfers, storage::power_cut),
     on(Kind::Power, "S-02", "power-cut-all", Mix::Transfers, storage::power_cut_all),
     on(Kind::Power, "S-03", "power-cut-and-pause", Mix::Records, storage::power_cut_and_pause),
+    on(Kind::Caches, "S-04", "device-caches", Mix::Records, storage::device_caches),
     on(Kind::Disks, "S-05", "failing-sync", Mix::Records, storage::failing_sync),
     on(Kind::Disks, "S-08", "slow-disk", Mix::Records, storage::slow_disk),
     scenario("S-09", "segments", Mix::Records, edits::segments_of_one),
@@ -172,9 +171,9 @@ pub(crate) fn main(words: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match std::env::var(NETWORK) {
-        Ok(name) => perform(&arguments, &Net::entered(name)),
-        Err(_) => within(words),
+    match Net::around() {
+        Some(net) => perform(&arguments, &net),
+        None => within(words),
     }
 }
 
@@ -187,20 +186,12 @@ fn within(words: &[String]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let runner = net.runner(CLIENTS);
-    let program = std::env::current_exe().unwrap_or_default();
-    let ended = Command::new(&runner[0])
-        .args(&runner[1..])
-        .arg(program)
-        .arg(WORD)
-        .args(words)
-        .env(NETWORK, net.name())
-        .status();
+    let ended = net.program().arg(WORD).args(words).status();
     match ended {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(why) => {
-            eprintln!("{runner:?}: {why}");
+            eprintln!("cannot run in the network: {why}");
             ExitCode::FAILURE
         }
     }
@@ -289,9 +280,8 @@ impl Row {
 impl Scenario {
     fn run(&self, plan: &Plan, place: &Place, net: &Net, hold: Duration) -> Result<String, String> {
         let ground = Ground::new(self.kind, place)?;
-        let has_power = self.kind == Kind::Power;
         let dress = |node: usize, launch| ground.under(node, launch);
-        let nodes = Nodes::start(plan, place, has_power, net, dress)?;
+        let nodes = Nodes::start(plan, place, self.kind, net, dress)?;
         let loads = Loads::start(self.mix, &nodes, place, plan.seed)?;
         let watch = Watch::start(&nodes.bootstrap());
         let mut stage = Stage {
@@ -344,7 +334,7 @@ impl Scenario {
             "{partitions} partitions, {bytes} bytes, are the same on {COUNT} nodes"
         ));
         // A disk that fails is told of.
-        if self.kind == Kind::Disks {
+        if matches!(self.kind, Kind::Disks | Kind::Caches) {
             nodes.check_panics()?;
         } else {
             nodes.check_words()?;

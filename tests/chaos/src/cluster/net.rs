@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 
 /// Where the clients are, as the number of an end; nodes count from 1.
 pub(crate) const CLIENTS: usize = 9;
+/// Names the network that a process is in already.
+const NETWORK: &str = "CHAOS_NETWORK";
 
 #[derive(Debug)]
 pub(crate) struct Net {
@@ -43,16 +45,24 @@ impl Net {
     }
 
     /// The network in which this process runs already.
-    pub(crate) fn entered(name: String) -> Net {
-        Net {
+    pub(crate) fn around() -> Option<Net> {
+        let name = std::env::var(NETWORK).ok()?;
+        Some(Net {
             name,
             rules: Mutex::default(),
             is_owner: false,
-        }
+        })
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    /// This program once more, at the end of the clients.
+    pub(crate) fn program(&self) -> Command {
+        let runner = self.runner(CLIENTS);
+        let mut command = Command::new(&runner[0]);
+        command
+            .args(&runner[1..])
+            .arg(std::env::current_exe().unwrap_or_default())
+            .env(NETWORK, &self.name);
+        command
     }
 
     fn add(&self, nodes: usize) -> Result<(), String> {

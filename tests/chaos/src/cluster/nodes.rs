@@ -10,8 +10,10 @@ use client::{Client, Topic};
 
 use crate::Plan;
 use crate::broker::{Broker, Launch};
+use crate::cluster::ground::Kind;
 use crate::cluster::net::Net;
 use crate::controller;
+use crate::device::Lost;
 use crate::groups::with_short_sessions;
 use crate::load::{PARTITIONS, TOPIC, connect, create_replicated};
 use crate::place::Place;
@@ -55,7 +57,7 @@ impl Nodes {
     pub(crate) fn start(
         plan: &Plan,
         place: &Place,
-        has_power: bool,
+        kind: Kind,
         net: &Net,
         dress: impl Fn(usize, Launch) -> Launch,
     ) -> Result<Nodes, String> {
@@ -64,11 +66,22 @@ impl Nodes {
         let (mut launches, mut volumes) = (Vec::new(), Vec::new());
         for node in 1..=COUNT {
             let name = format!("node-{node}");
-            let (data, volume) = if has_power {
-                let volume = Volume::new(place, &name, FileSystem::Ext4, VOLUME_MEBIBYTES)?;
-                (volume.mount.join("data"), Some(volume))
-            } else {
-                (place.dir.join(&name), None)
+            let volume = match kind {
+                Kind::Power => Some(Volume::new(
+                    place,
+                    &name,
+                    FileSystem::Ext4,
+                    VOLUME_MEBIBYTES,
+                )?),
+                Kind::Caches => {
+                    let seed = plan.seed + node as u64;
+                    Some(Volume::with_cache(place, &name, VOLUME_MEBIBYTES, seed)?)
+                }
+                Kind::Plain | Kind::Disks | Kind::Clocks => None,
+            };
+            let data = match &volume {
+                Some(volume) => volume.mount.join("data"),
+                None => place.dir.join(&name),
             };
             let launch = Launch::new(plan, place, &data)?
                 .at_port(PORT)
@@ -150,6 +163,11 @@ impl Nodes {
         volume.ok_or_else(|| format!("node {node} has no volume"))
     }
 
+    /// What the caches of all devices have lost.
+    pub(crate) fn lost(&self) -> Vec<Lost> {
+        self.volumes.iter().flatten().map(Volume::lost).collect()
+    }
+
     pub(crate) fn raise(&mut self, node: usize) -> Result<(), String> {
         let broker = self.launches[node - 1].start();
         let broker = broker.map_err(|why| format!("node {node}: {why}"))?;
@@ -166,6 +184,9 @@ impl Nodes {
     /// These lose their power in the same moment, frozen first so that they cannot answer during the errors of their own funeral; how
     /// many bytes that they had written are lost.
     pub(crate) fn cut_power(&mut self, nodes: &[usize]) -> Result<usize, String> {
+        for node in nodes {
+            self.volume(*node)?.lose_cache()?;
+        }
         nodes
             .iter()
             .try_for_each(|node| self.signal(*node, "STOP"))?;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::Stage;
 use crate::cluster::nodes::{COUNT, Nodes, SESSION};
+use crate::device::Lost;
 use crate::load::PARTITIONS;
 
 const CUTS: usize = 6;
@@ -88,6 +89,36 @@ pub(super) fn power_cut_and_pause(stage: &mut Stage<'_>) -> Result<String, Strin
         lost,
         format!("{ALL_CUTS} power cuts with the others standing still"),
     )
+}
+
+/// The power goes at one node or at all, and with it blocks that were written and not flushed: some, whole or in part.
+pub(super) fn device_caches(stage: &mut Stage<'_>) -> Result<String, String> {
+    let mut cuts = 0;
+    for round in 0..CUTS {
+        stage.loads.records.wait_for_acks(200)?;
+        nap(stage.moments.next(900));
+        let nodes = match round % 3 {
+            2 => vec![1, 2, 3],
+            _ => vec![stage.any_node()],
+        };
+        cuts += nodes.len();
+        stage.nodes.cut_power(&nodes)?;
+        for node in nodes {
+            stage.nodes.raise(node)?;
+            nap(stage.moments.next(1_000));
+        }
+        stage.settle()?;
+    }
+    let lost = stage.nodes.lost();
+    let sum = |of: fn(&Lost) -> usize| lost.iter().map(of).sum::<usize>();
+    let (dropped, torn) = (sum(|lost| lost.dropped), sum(|lost| lost.torn));
+    if dropped == 0 || torn == 0 {
+        return Err(format!("vacuous: {cuts} devices lost {lost:?}"));
+    }
+    Ok(format!(
+        "{cuts} devices lost their power: {dropped} blocks dropped, {torn} torn, {} kept",
+        sum(|lost| lost.kept)
+    ))
 }
 
 fn told_lost(lost: usize, what: String) -> Result<String, String> {
