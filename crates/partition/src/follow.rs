@@ -61,6 +61,20 @@ pub enum FollowError {
     Batch(#[from] BatchError),
 }
 
+/// What a follower asked its leader for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub epoch: LeaderEpoch,
+    /// Where the log ended then, if no answer to an earlier request can have come since.
+    pub from: Option<Offset>,
+}
+
+impl From<LeaderEpoch> for Asked {
+    fn from(epoch: LeaderEpoch) -> Asked {
+        Asked { epoch, from: None }
+    }
+}
+
 /// Where a replica goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowPoint {
@@ -89,12 +103,6 @@ impl Partition {
             end: points.end,
             synced: state.synced(),
         }
-    }
-
-    /// True if the log has no offset.
-    pub fn is_empty(&self) -> bool {
-        let points = self.state.lock().progress.points();
-        points.start == points.end
     }
 
     /// The leader's answer to a replica whose last record has `asked.epoch` and whose log ends at `asked.end`: `None` if this log goes
@@ -143,13 +151,17 @@ impl Partition {
         })
     }
 
-    /// Appends what a leader answered to a fetch of epoch `asked`. A batch at the end that is cut off is left out.
+    /// Appends what a leader answered to what was `asked`. A batch at the end that is cut off is left out.
+    ///
+    /// Between two batches of one answer there may be none, and in front of the first where it is certain that this log asked for no less:
+    /// the leader's log is compacted, or was.
     pub fn follow(
         self: &Arc<Self>,
         bytes: &Bytes,
-        asked: LeaderEpoch,
+        asked: impl Into<Asked>,
         moment: Moment<'_>,
     ) -> Result<Followed, FollowError> {
+        let Asked { epoch: asked, from } = asked.into();
         let batches: Vec<Batch> = Batch::cut(bytes, Source::Log).collect::<Result<_, _>>()?;
         if let Some(later) = batches.iter().find(|batch| asked < batch.leader_epoch()) {
             let got = later.leader_epoch();
@@ -160,7 +172,14 @@ impl Partition {
         if current != asked {
             return Err(FollowError::EpochChanged { current });
         }
-        self.take(&mut state, batches, moment)
+        let end = state.tail.end();
+        let may_skip = state.config.cleanup_policy.compact || from == Some(end);
+        self.take(
+            &mut state,
+            batches,
+            |is_first| may_skip || !is_first,
+            moment,
+        )
     }
 
     /// The leader of `epoch` says what is committed, and where its log starts. Shown is what of it is durable here.
@@ -192,24 +211,22 @@ impl Partition {
         batches: Vec<Batch>,
         moment: Moment<'_>,
     ) -> Result<Followed, FollowError> {
-        self.take(&mut self.state.lock(), batches, moment)
+        self.take(&mut self.state.lock(), batches, |_| false, moment)
     }
 
     fn take(
         self: &Arc<Self>,
         state: &mut PartitionState,
         batches: Vec<Batch>,
+        may_skip: impl Fn(bool) -> bool,
         moment: Moment<'_>,
     ) -> Result<Followed, FollowError> {
         self.check_following(state)?;
         // All or nothing: the machine that counts on the order need not know how far we came.
         let mut end = state.tail.end();
-        for batch in &batches {
+        for (at, batch) in batches.iter().enumerate() {
             let got = batch.base_offset();
-            // Between two batches of a log that was compacted there may be none. An empty log is begun anew at the first.
-            let may_skip =
-                state.config.cleanup_policy.compact && state.progress.points().start < end;
-            let is_next = got == end || end < got && may_skip;
+            let is_next = got == end || end < got && may_skip(at == 0);
             if !is_next {
                 return Err(FollowError::Gap { got, end });
             }

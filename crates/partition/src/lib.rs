@@ -33,7 +33,7 @@ pub use dir::{
     NeverDurable, OpenError, Opened, PieceMaker, Push, Reached, Recovery, Residents, Restored,
     SegmentWriter, Slot, Stamp, Syncer, Told, Wait, accept_loss, check_ownership, unnamed_loss,
 };
-pub use follow::{FollowError, FollowPoint, Followed};
+pub use follow::{Asked, FollowError, FollowPoint, Followed};
 pub use isolation::{Isolation, Scope};
 pub use life::Life;
 pub use need::{Need, Piece, Progress, Range, WarmUp};

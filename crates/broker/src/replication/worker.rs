@@ -12,8 +12,8 @@ use bytes::Bytes;
 use env::{Poller, Readiness, Turn, Worker};
 use model::{BrokerId, InboxId, Instant, LeaderEpoch, Offset, Ticket, WaiterKey};
 use partition::{
-    Commit, CutError, FollowError, FollowPoint, Moment, News, Partition, Restart, Stamp, Synced,
-    Wait,
+    Asked, Commit, CutError, FollowError, FollowPoint, Moment, News, Partition, Restart, Stamp,
+    Synced, Wait,
 };
 use replica::{Key, Point, Puller, Step, Terms};
 use wire::messages::FetchResponse;
@@ -48,6 +48,8 @@ struct Followed {
     epoch: LeaderEpoch,
     /// Of its tickets.
     number: usize,
+    /// Where the log ended when it was asked for anew, because of a gap in front of an answer.
+    asked_anew: Option<Offset>,
     /// The sync that was reported last.
     seen: Synced,
     is_watched: bool,
@@ -214,6 +216,7 @@ impl ReplicaWorker {
             leader,
             epoch,
             number,
+            asked_anew: None,
             seen: at.synced,
             is_watched: false,
         };
@@ -397,17 +400,12 @@ impl ReplicaWorker {
                 wall: clock.wall_ms(),
                 stamp,
             };
-            match partition.follow(&records, epoch, moment) {
+            let asked = Asked {
+                epoch,
+                from: followed.asked_anew,
+            };
+            match partition.follow(&records, asked, moment) {
                 Ok(_) => {}
-                // The leader's compaction left nothing in front of its first batch.
-                Err(FollowError::Gap { got, end }) if end < got && partition.is_empty() => {
-                    let restart = Restart {
-                        log_start: got,
-                        at: got,
-                        epoch: LeaderEpoch::NONE,
-                    };
-                    return self.cut(key, |partition| partition.restart(restart).map(drop));
-                }
                 Err(why) => return self.on_not_taken(key, &partition, &why),
             }
         }
@@ -427,6 +425,13 @@ impl ReplicaWorker {
             FollowError::Cutting => (false, Some(now.plus(CUT_REST))),
             FollowError::Storage { full: false } => (false, None),
             FollowError::Storage { full: true } => (false, Some(now.plus(self.terms().backoff))),
+            // Where the answer to the same question, asked anew, has nothing in between either, nor has the leader.
+            FollowError::Gap { got, end } if end < got => {
+                if let Some(followed) = self.followed.get_mut(&key) {
+                    followed.asked_anew = Some(*end);
+                }
+                (false, Some(now.plus(CUT_REST)))
+            }
             FollowError::Gap { .. } | FollowError::Epoch { .. } | FollowError::Batch(_) => {
                 (true, Some(now.plus(self.terms().backoff)))
             }

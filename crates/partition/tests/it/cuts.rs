@@ -7,8 +7,8 @@ use log::checkpoint;
 use log::journal::{Entry, SYNCS_MAX, What};
 use model::{ProducerEpoch, ProducerId, Sequence};
 use partition::{
-    Begun, CutError, Durable, FollowError, Isolation, Life, NeverDurable, Push, Reached, ReadError,
-    Restart, Scope, Slot, Synced,
+    Asked, Begun, CutError, Durable, FollowError, Isolation, Life, NeverDurable, Push, Reached,
+    ReadError, Restart, Scope, Slot, Synced,
 };
 
 use super::together::slow_machine;
@@ -190,6 +190,88 @@ fn follower_of_a_compacted_log_has_its_gaps() {
     assert_eq!(rig.partitions[0].bounds().log_end, Offset(21));
 }
 
+/// The policy may have been another one when the leader's log got its gaps, or may be another one here than at the leader.
+#[test]
+fn gaps_that_are_certain_are_none_of_this_logs_losses_whatever_its_policy() {
+    let machine = machine(1);
+    let mut rig = follower(&machine);
+    let sent = [
+        led(7, 2, &[value("a", 0)]),
+        led(19, EPOCH, &[value("a", 1), value("a", 2)]),
+        led(30, EPOCH, &[value("b", 3)]),
+    ];
+    let bytes = |of: &[Batch]| -> Bytes {
+        let all: Vec<u8> = of.iter().flat_map(|of| of.to_bytes()).collect();
+        all.into()
+    };
+    let mut take = |of: &[Batch], from: Option<i64>| {
+        let asked = Asked {
+            epoch: LeaderEpoch(EPOCH),
+            from: from.map(Offset),
+        };
+        let moment = Moment {
+            now: model::Instant(0),
+            wall: Timestamp(1_700_000_000_000),
+            stamp: &mut rig.stamp,
+        };
+        rig.partitions[0].follow(&bytes(of), asked, moment)
+    };
+    for from in [None, Some(1)] {
+        let refused = take(&sent[..2], from);
+        assert!(matches!(refused, Err(FollowError::Gap { .. })), "{from:?}");
+    }
+    assert_eq!(take(&sent[..2], Some(0)).unwrap().end, Offset(21));
+    let refused = take(&sent[2..], Some(0));
+    assert!(matches!(refused, Err(FollowError::Gap { .. })));
+    assert_eq!(take(&sent[2..], Some(21)).unwrap().end, Offset(31));
+    commit(&rig);
+    let want = sent.each_ref().map(shape);
+    let is_whole = |rig: &Rig| {
+        let bounds = rig.partitions[0].bounds();
+        assert_eq!((bounds.log_start, bounds.log_end), (Offset(0), Offset(31)));
+        assert!(!rig.partitions[0].has_holes());
+        assert_eq!(contents(&rig.partitions[0]), want);
+    };
+    is_whole(&rig);
+    drop(rig);
+    machine.power_cut();
+    // From the journal, and from files that the segment writer made.
+    for _ in 0..2 {
+        let mut rig = unled(&machine).unwrap();
+        is_whole(&rig);
+        rig.work(&machine, SECOND, &mut vec![Known::default(); 2]);
+        rig.stop();
+        drop(rig);
+        machine.power_cut();
+    }
+    let mut rig = unled(&machine).unwrap();
+    is_whole(&rig);
+    // A log that begins in the middle of a gap in this life.
+    assert!(rig.partitions[1].bounds().log_end == Offset(0));
+    let first = led(12, EPOCH, &[value("c", 0)]);
+    set_role(&rig.partitions[1], EPOCH, Role::NotLeading);
+    let asked = Asked {
+        epoch: LeaderEpoch(EPOCH),
+        from: Some(Offset(0)),
+    };
+    let moment = Moment {
+        now: model::Instant(0),
+        wall: Timestamp(1_700_000_000_000),
+        stamp: &mut rig.stamp,
+    };
+    rig.partitions[1]
+        .follow(&bytes(std::slice::from_ref(&first)), asked, moment)
+        .unwrap();
+    commit(&rig);
+    rig.work(&machine, SECOND, &mut vec![Known::default(); 2]);
+    rig.stop();
+    drop(rig);
+    let rig = unled(&machine).unwrap();
+    assert!(!rig.partitions[1].has_holes());
+    assert_eq!(rig.partitions[1].bounds().log_start, Offset(0));
+    assert_eq!(contents(&rig.partitions[1]), [shape(&first)]);
+}
+
 #[test]
 fn follower_refuses_what_does_not_continue_its_log() {
     let machine = machine(1);
@@ -204,7 +286,7 @@ fn follower_refuses_what_does_not_continue_its_log() {
     assert!(matches!(refused, Err(FollowError::Gap { .. })));
     let refused = follow(&mut rig, &[later], EPOCH);
     assert!(matches!(refused, Err(FollowError::Epoch { .. })));
-    let refused = follow(&mut rig, &[next.clone(), gap.clone(), gap], EPOCH);
+    let refused = follow(&mut rig, &[next.clone(), gap, next.clone()], EPOCH);
     assert!(
         matches!(refused, Err(FollowError::Gap { .. })),
         "nor the first"

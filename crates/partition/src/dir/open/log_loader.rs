@@ -63,6 +63,8 @@ pub(super) struct Log {
     gap_to: Option<Offset>,
     /// Between pending batches below there may be gaps.
     gaps_end: Offset,
+    /// Where files that are not there yet begin, if in front of the first batch.
+    begins_at: Option<Offset>,
     /// Not in the files yet.
     pending: Vec<Batch>,
     pending_bytes: usize,
@@ -109,6 +111,7 @@ impl Log {
             holes,
             gap_to: None,
             gaps_end: Offset::ZERO,
+            begins_at: None,
             pending: Vec::new(),
             pending_bytes: 0,
             is_changed: false,
@@ -335,7 +338,12 @@ impl Log {
             return;
         }
         match self.gap_to.take() {
-            Some(to) if to == batch.base_offset() => self.gaps_end = to,
+            Some(to) if to == batch.base_offset() => {
+                if self.pending.is_empty() {
+                    self.begins_at = Some(self.end());
+                }
+                self.gaps_end = to;
+            }
             Some(_) | None => self.lose(batch.base_offset()),
         }
         self.epochs
@@ -433,7 +441,8 @@ impl Log {
             None => {
                 let config = Arc::clone(&self.found.config);
                 let path = self.unread.as_ref().map_or(&self.path, |(path, _)| path);
-                let store = Store::create(files, path, config, first.base_offset())?;
+                let begin = self.begins_at.unwrap_or(first.base_offset());
+                let store = Store::create(files, path, config, begin)?;
                 store.belongs_to(self.key.0, self.key.1);
                 self.store.insert(store)
             }
