@@ -7,16 +7,16 @@ use log::checkpoint;
 use log::journal::{Entry, SYNCS_MAX, What};
 use model::{ProducerEpoch, ProducerId, Sequence};
 use partition::{
-    Asked, Begun, CutError, Durable, FollowError, Isolation, Life, NeverDurable, Push, Reached,
-    ReadError, Restart, Scope, Slot, Synced,
+    Begun, CutError, Durable, FollowError, Isolation, Life, NeverDurable, Push, Reached, ReadError,
+    Restart, Scope, Slot, Synced,
 };
 
 use super::together::slow_machine;
 use super::*;
 
-const EPOCH: i32 = 5;
+pub(super) const EPOCH: i32 = 5;
 
-fn unled(machine: &Machine) -> Result<Rig, OpenError> {
+pub(super) fn unled(machine: &Machine) -> Result<Rig, OpenError> {
     unled_with(machine, settings())
 }
 
@@ -26,24 +26,24 @@ fn unled_with(machine: &Machine, settings: DirSettings) -> Result<Rig, OpenError
     open_unled(machine, Path::new(DIR), settings, &configs, |_| true, all)
 }
 
-fn follower(machine: &Machine) -> Rig {
+pub(super) fn follower(machine: &Machine) -> Rig {
     let rig = unled(machine).unwrap();
     follow_in(&rig, EPOCH);
     rig
 }
 
-fn follow_in(rig: &Rig, epoch: i32) -> Vec<News> {
+pub(super) fn follow_in(rig: &Rig, epoch: i32) -> Vec<News> {
     set_role(&rig.partitions[0], epoch, Role::NotLeading)
 }
 
-fn led(base: i64, epoch: i32, values: &[Vec<u8>]) -> Batch {
+pub(super) fn led(base: i64, epoch: i32, values: &[Vec<u8>]) -> Batch {
     let mut batch = batch_of(values);
     batch.set_base_offset(Offset(base));
     batch.set_leader_epoch(LeaderEpoch(epoch));
     batch
 }
 
-fn follow(rig: &mut Rig, batches: &[Batch], asked: i32) -> Result<i64, FollowError> {
+pub(super) fn follow(rig: &mut Rig, batches: &[Batch], asked: i32) -> Result<i64, FollowError> {
     let bytes: Vec<u8> = batches.iter().flat_map(|of| of.to_bytes()).collect();
     let moment = Moment {
         now: model::Instant(0),
@@ -55,7 +55,7 @@ fn follow(rig: &mut Rig, batches: &[Batch], asked: i32) -> Result<i64, FollowErr
     Ok(followed.end.0)
 }
 
-fn commit(rig: &Rig) -> Vec<News> {
+pub(super) fn commit(rig: &Rig) -> Vec<News> {
     let mut news = Vec::new();
     while rig.dir.commit(&mut news) == Commit::Done && rig.dir.has_queued() {}
     news
@@ -72,7 +72,7 @@ fn committed(rig: &Rig, up_to: i64) -> i64 {
 }
 
 /// Base offset, epoch and values of each batch, committed or not, to the end of the log.
-fn contents(partition: &Partition) -> Vec<(i64, i32, Vec<u8>)> {
+pub(super) fn contents(partition: &Partition) -> Vec<(i64, i32, Vec<u8>)> {
     let bounds = partition.bounds();
     let mut next = bounds.log_start;
     let mut all = Vec::new();
@@ -107,7 +107,7 @@ fn contents(partition: &Partition) -> Vec<(i64, i32, Vec<u8>)> {
     all
 }
 
-fn shape(batch: &Batch) -> (i64, i32, Vec<u8>) {
+pub(super) fn shape(batch: &Batch) -> (i64, i32, Vec<u8>) {
     let values = batch.plain(Caps::default()).unwrap();
     (
         batch.base_offset().0,
@@ -141,135 +141,6 @@ fn follower_keeps_what_its_leader_sent() {
         partition.read(read_from(Offset(0))),
         Err(ReadError::NotLeader)
     ));
-}
-
-/// What a leader's compaction left out is nothing that this log has lost, in this life or in the next.
-#[test]
-fn follower_of_a_compacted_log_has_its_gaps() {
-    let machine = machine(1);
-    let open = || {
-        let mut config = small_segments();
-        config.cleanup_policy.compact = true;
-        let configs = [config.clone(), config];
-        let rig = open_unled(
-            &machine,
-            Path::new(DIR),
-            settings(),
-            &configs,
-            |_| true,
-            told(TOPICS),
-        );
-        let rig = rig.unwrap();
-        follow_in(&rig, EPOCH);
-        rig
-    };
-    let mut rig = open();
-    let sent = [
-        led(0, 2, &[value("a", 0)]),
-        led(9, EPOCH, &[value("a", 1), value("a", 2)]),
-        led(11, EPOCH, &[value("b", 3)]),
-    ];
-    follow(&mut rig, &sent[..2], EPOCH).unwrap();
-    commit(&rig);
-    follow(&mut rig, &sent[2..], EPOCH).unwrap();
-    commit(&rig);
-    assert_eq!(rig.partitions[0].synced().up_to, Offset(12));
-    let want = sent.each_ref().map(shape);
-    assert_eq!(contents(&rig.partitions[0]), want);
-    drop(rig);
-    machine.power_cut();
-    let mut rig = open();
-    assert_eq!(contents(&rig.partitions[0]), want);
-    let later = led(20, EPOCH, &[value("c", 4)]);
-    follow(&mut rig, std::slice::from_ref(&later), EPOCH).unwrap();
-    commit(&rig);
-    drop(rig);
-    machine.kill();
-    let rig = open();
-    assert_eq!(contents(&rig.partitions[0]).last(), Some(&shape(&later)));
-    assert_eq!(rig.partitions[0].bounds().log_end, Offset(21));
-}
-
-/// The policy may have been another one when the leader's log got its gaps, or may be another one here than at the leader.
-#[test]
-fn gaps_that_are_certain_are_none_of_this_logs_losses_whatever_its_policy() {
-    let machine = machine(1);
-    let mut rig = follower(&machine);
-    let sent = [
-        led(7, 2, &[value("a", 0)]),
-        led(19, EPOCH, &[value("a", 1), value("a", 2)]),
-        led(30, EPOCH, &[value("b", 3)]),
-    ];
-    let bytes = |of: &[Batch]| -> Bytes {
-        let all: Vec<u8> = of.iter().flat_map(|of| of.to_bytes()).collect();
-        all.into()
-    };
-    let mut take = |of: &[Batch], from: Option<i64>| {
-        let asked = Asked {
-            epoch: LeaderEpoch(EPOCH),
-            from: from.map(Offset),
-        };
-        let moment = Moment {
-            now: model::Instant(0),
-            wall: Timestamp(1_700_000_000_000),
-            stamp: &mut rig.stamp,
-        };
-        rig.partitions[0].follow(&bytes(of), asked, moment)
-    };
-    for from in [None, Some(1)] {
-        let refused = take(&sent[..2], from);
-        assert!(matches!(refused, Err(FollowError::Gap { .. })), "{from:?}");
-    }
-    assert_eq!(take(&sent[..2], Some(0)).unwrap().end, Offset(21));
-    let refused = take(&sent[2..], Some(0));
-    assert!(matches!(refused, Err(FollowError::Gap { .. })));
-    assert_eq!(take(&sent[2..], Some(21)).unwrap().end, Offset(31));
-    commit(&rig);
-    let want = sent.each_ref().map(shape);
-    let is_whole = |rig: &Rig| {
-        let bounds = rig.partitions[0].bounds();
-        assert_eq!((bounds.log_start, bounds.log_end), (Offset(0), Offset(31)));
-        assert!(!rig.partitions[0].has_holes());
-        assert_eq!(contents(&rig.partitions[0]), want);
-    };
-    is_whole(&rig);
-    drop(rig);
-    machine.power_cut();
-    // From the journal, and from files that the segment writer made.
-    for _ in 0..2 {
-        let mut rig = unled(&machine).unwrap();
-        is_whole(&rig);
-        rig.work(&machine, SECOND, &mut vec![Known::default(); 2]);
-        rig.stop();
-        drop(rig);
-        machine.power_cut();
-    }
-    let mut rig = unled(&machine).unwrap();
-    is_whole(&rig);
-    // A log that begins in the middle of a gap in this life.
-    assert!(rig.partitions[1].bounds().log_end == Offset(0));
-    let first = led(12, EPOCH, &[value("c", 0)]);
-    set_role(&rig.partitions[1], EPOCH, Role::NotLeading);
-    let asked = Asked {
-        epoch: LeaderEpoch(EPOCH),
-        from: Some(Offset(0)),
-    };
-    let moment = Moment {
-        now: model::Instant(0),
-        wall: Timestamp(1_700_000_000_000),
-        stamp: &mut rig.stamp,
-    };
-    rig.partitions[1]
-        .follow(&bytes(std::slice::from_ref(&first)), asked, moment)
-        .unwrap();
-    commit(&rig);
-    rig.work(&machine, SECOND, &mut vec![Known::default(); 2]);
-    rig.stop();
-    drop(rig);
-    let rig = unled(&machine).unwrap();
-    assert!(!rig.partitions[1].has_holes());
-    assert_eq!(rig.partitions[1].bounds().log_start, Offset(0));
-    assert_eq!(contents(&rig.partitions[1]), [shape(&first)]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod failure;
 mod flush;
 mod folding;
 mod full;
+mod gaps;
 mod hot;
 mod leaving;
 mod lifecycle;

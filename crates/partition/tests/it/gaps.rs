@@ -1,0 +1,135 @@
+//! Followers of logs that are compacted, or were: there is nothing between some of their batches.
+
+use partition::{Asked, FollowError};
+
+use super::cuts::{EPOCH, commit, contents, follow, follow_in, follower, led, shape, unled};
+use super::*;
+
+/// What a leader's compaction left out is nothing that this log has lost, in this life or in the next.
+#[test]
+fn follower_of_a_compacted_log_has_its_gaps() {
+    let machine = machine(1);
+    let open = || {
+        let mut config = small_segments();
+        config.cleanup_policy.compact = true;
+        let configs = [config.clone(), config];
+        let rig = open_unled(
+            &machine,
+            Path::new(DIR),
+            settings(),
+            &configs,
+            |_| true,
+            told(TOPICS),
+        );
+        let rig = rig.unwrap();
+        follow_in(&rig, EPOCH);
+        rig
+    };
+    let mut rig = open();
+    let sent = [
+        led(0, 2, &[value("a", 0)]),
+        led(9, EPOCH, &[value("a", 1), value("a", 2)]),
+        led(11, EPOCH, &[value("b", 3)]),
+    ];
+    follow(&mut rig, &sent[..2], EPOCH).unwrap();
+    commit(&rig);
+    follow(&mut rig, &sent[2..], EPOCH).unwrap();
+    commit(&rig);
+    assert_eq!(rig.partitions[0].synced().up_to, Offset(12));
+    let want = sent.each_ref().map(shape);
+    assert_eq!(contents(&rig.partitions[0]), want);
+    drop(rig);
+    machine.power_cut();
+    let mut rig = open();
+    assert_eq!(contents(&rig.partitions[0]), want);
+    let later = led(20, EPOCH, &[value("c", 4)]);
+    follow(&mut rig, std::slice::from_ref(&later), EPOCH).unwrap();
+    commit(&rig);
+    drop(rig);
+    machine.kill();
+    let rig = open();
+    assert_eq!(contents(&rig.partitions[0]).last(), Some(&shape(&later)));
+    assert_eq!(rig.partitions[0].bounds().log_end, Offset(21));
+}
+
+/// The policy may have been another one when the leader's log got its gaps, or may be another one here than at the leader.
+#[test]
+fn gaps_that_are_certain_are_none_of_this_logs_losses_whatever_its_policy() {
+    let machine = machine(1);
+    let mut rig = follower(&machine);
+    let sent = [
+        led(7, 2, &[value("a", 0)]),
+        led(19, EPOCH, &[value("a", 1), value("a", 2)]),
+        led(30, EPOCH, &[value("b", 3)]),
+    ];
+    let bytes = |of: &[Batch]| -> Bytes {
+        let all: Vec<u8> = of.iter().flat_map(|of| of.to_bytes()).collect();
+        all.into()
+    };
+    let mut take = |of: &[Batch], from: Option<i64>| {
+        let asked = Asked {
+            epoch: LeaderEpoch(EPOCH),
+            from: from.map(Offset),
+        };
+        let moment = Moment {
+            now: model::Instant(0),
+            wall: Timestamp(1_700_000_000_000),
+            stamp: &mut rig.stamp,
+        };
+        rig.partitions[0].follow(&bytes(of), asked, moment)
+    };
+    for from in [None, Some(1)] {
+        let refused = take(&sent[..2], from);
+        assert!(matches!(refused, Err(FollowError::Gap { .. })), "{from:?}");
+    }
+    assert_eq!(take(&sent[..2], Some(0)).unwrap().end, Offset(21));
+    let refused = take(&sent[2..], Some(0));
+    assert!(matches!(refused, Err(FollowError::Gap { .. })));
+    assert_eq!(take(&sent[2..], Some(21)).unwrap().end, Offset(31));
+    commit(&rig);
+    let want = sent.each_ref().map(shape);
+    let is_whole = |rig: &Rig| {
+        let bounds = rig.partitions[0].bounds();
+        assert_eq!((bounds.log_start, bounds.log_end), (Offset(0), Offset(31)));
+        assert!(!rig.partitions[0].has_holes());
+        assert_eq!(contents(&rig.partitions[0]), want);
+    };
+    is_whole(&rig);
+    drop(rig);
+    machine.power_cut();
+    // From the journal, and from files that the segment writer made.
+    for _ in 0..2 {
+        let mut rig = unled(&machine).unwrap();
+        is_whole(&rig);
+        rig.work(&machine, SECOND, &mut vec![Known::default(); 2]);
+        rig.stop();
+        drop(rig);
+        machine.power_cut();
+    }
+    let mut rig = unled(&machine).unwrap();
+    is_whole(&rig);
+    // A log that begins in the middle of a gap in this life.
+    assert!(rig.partitions[1].bounds().log_end == Offset(0));
+    let first = led(12, EPOCH, &[value("c", 0)]);
+    set_role(&rig.partitions[1], EPOCH, Role::NotLeading);
+    let asked = Asked {
+        epoch: LeaderEpoch(EPOCH),
+        from: Some(Offset(0)),
+    };
+    let moment = Moment {
+        now: model::Instant(0),
+        wall: Timestamp(1_700_000_000_000),
+        stamp: &mut rig.stamp,
+    };
+    rig.partitions[1]
+        .follow(&bytes(std::slice::from_ref(&first)), asked, moment)
+        .unwrap();
+    commit(&rig);
+    rig.work(&machine, SECOND, &mut vec![Known::default(); 2]);
+    rig.stop();
+    drop(rig);
+    let rig = unled(&machine).unwrap();
+    assert!(!rig.partitions[1].has_holes());
+    assert_eq!(rig.partitions[1].bounds().log_start, Offset(0));
+    assert_eq!(contents(&rig.partitions[1]), [shape(&first)]);
+}
