@@ -103,7 +103,7 @@ fn within(plan: &Plan, place: &Place, net: &Net) -> Outcome {
     Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr)))
 }
 
-/// What befalls the active controller.
+/// The fate of the active controller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Killed,

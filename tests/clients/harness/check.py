@@ -55,12 +55,17 @@ def new_name(prefix):
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
-def topic(prefix, partitions=1, **settings):
+def topic(prefix, partitions=1, replicas=None, **settings):
     """Makes a topic; `_` in a setting's name stands for `.`. Some records are from 1970: without a retention they stay."""
     name = new_name(prefix)
     named = {"retention.ms": "-1", **{k.replace("_", "."): v for k, v in settings.items()}}
-    equal(raw.create_topic(BOOTSTRAP, name, partitions, named), 0, f"creating {name}")
+    equal(raw.create_topic(BOOTSTRAP, name, partitions, named, replicas), 0, f"creating {name}")
     return name
+
+
+def topic_here(prefix, partitions=1, **settings):
+    """The same, led by the node that clients begin at: for requests that are sent there, whoever leads."""
+    return topic(prefix, partitions, replicas=list(raw.nodes(BOOTSTRAP))[:FACTOR], **settings)
 
 
 def main(version):

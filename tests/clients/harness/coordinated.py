@@ -6,6 +6,7 @@ an error code, or a small tuple that begins with one. COORDINATOR codes are wait
 
 import struct
 import time
+import uuid
 
 from . import errors, raw
 from .raw import array, data, string
@@ -99,6 +100,21 @@ def find(c, key, kind=GROUP):
         reply.i32()
         return reply.i16()
     return patiently(ask, first)
+
+
+def here(c, prefix, kind=GROUP):
+    """A new name that the node at the other end of this connection is the coordinator of."""
+    place = "{}:{}".format(*c.socket.getpeername())
+    deadline = time.monotonic() + raw.SECONDS_MAX
+    while time.monotonic() < deadline:
+        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        reply = c.call(FIND_COORDINATOR, 1, string(name) + struct.pack(">b", kind))
+        reply.i32()
+        code, _, _, host, port = reply.i16(), reply.string(), reply.i32(), reply.string(), reply.i32()
+        if code == 0 and f"{host}:{port}" == place:
+            return name
+        time.sleep(0.02)
+    raise AssertionError(f"{place} is the coordinator of nothing")
 
 
 def described(c, api, version, name, options=b""):

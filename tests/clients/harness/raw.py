@@ -152,10 +152,13 @@ def answers(bootstrap):
         return False
 
 
-def create_topic(bootstrap, name, partitions=1, configs=None):
-    """The error code of CreateTopics v4 for one topic; a topic that was made has its leaders when this returns."""
+def create_topic(bootstrap, name, partitions=1, configs=None, replicas=None):
+    """The error code of CreateTopics v4 for one topic; a topic that was made has its leaders when this returns. `replicas`: the nodes
+    of each partition, the leader first; else the brokers choose."""
     pairs = [string(k) + string(v) for k, v in (configs or {}).items()]
-    topic = string(name) + struct.pack(">ih", partitions, FACTOR) + array([]) + array(pairs)
+    count = (partitions, FACTOR) if replicas is None else (-1, -1)
+    places = [] if replicas is None else [struct.pack(">i", p) + array([struct.pack(">i", node) for node in replicas]) for p in range(partitions)]
+    topic = string(name) + struct.pack(">ih", *count) + array(places) + array(pairs)
     with Connection(bootstrap) as c:
         reply = c.call(CREATE_TOPICS, 4, array([topic]) + struct.pack(">ib", 10000, 0))
     reply.i32()
@@ -166,6 +169,16 @@ def create_topic(bootstrap, name, partitions=1, configs=None):
             raise AssertionError(f"topic {name} was made but got no leaders")
         time.sleep(0.01)
     return code
+
+
+def nodes(bootstrap):
+    """The brokers that are there: address by id, the one asked first."""
+    with Connection(bootstrap) as c:
+        reply = c.call(METADATA, 5, array([]) + b"\0")
+    reply.i32()
+    brokers = reply.array(lambda: (reply.i32(), reply.string(), reply.i32(), reply.string()))
+    found = {node: f"{host}:{port}" for node, host, port, _ in brokers}
+    return dict(sorted(found.items(), key=lambda of: (of[1] != bootstrap, of[0])))
 
 
 def leaders(bootstrap, name):

@@ -70,6 +70,12 @@ impl Desk {
         let at = self.moment();
         let topics = KnownTopics(self.shared.metadata.image());
         let (partition, ticket) = (asked.partition, asked.ticket);
+        // Another broker may coordinate by now. An answer that needs no record would go out as if nothing had been decided there: an
+        // offset that was passed, or the end of an earlier transaction as that of the one that is open. A marker needs a record.
+        let is_marker = matches!(asked.question, Question::MarkerAt(..));
+        if !is_marker && self.shared.is_self_fenced() {
+            return self.refuse_question(ticket);
+        }
         match asked.question {
             Question::MarkerAt(place, marker) => self.on_marker(ticket, &place, marker),
             Question::Group(ask) => {

@@ -163,7 +163,7 @@ impl Nodes {
         volume.ok_or_else(|| format!("node {node} has no volume"))
     }
 
-    /// What the caches of all devices have lost.
+    /// The losses of the caches of all devices.
     pub(crate) fn lost(&self) -> Vec<Lost> {
         self.volumes.iter().flatten().map(Volume::lost).collect()
     }

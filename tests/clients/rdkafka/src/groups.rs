@@ -7,7 +7,7 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::{Outcome, Told, WAIT, config, equal, fill, new_name, topic};
+use crate::{Outcome, Told, WAIT, config, equal, fill, is_news, new_name, topic};
 
 type Fact = (&'static str, fn() -> Outcome);
 
@@ -64,6 +64,7 @@ impl Member {
                 self.got.insert((message.partition(), message.offset()));
                 Ok(())
             }
+            Some(Err(error)) if is_news(&error) => Ok(()),
             Some(Err(error)) => Err(format!("poll: {error}")),
             None => Ok(()),
         }

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer, DefaultConsumerContext};
+use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
 pub const WAIT: Duration = Duration::from_secs(40);
@@ -63,7 +65,9 @@ pub fn new_name(prefix: &str) -> String {
 pub fn topic(prefix: &str, partitions: i32) -> Result<String, String> {
     use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
     let name = new_name(prefix);
-    let factor = std::env::var("FACTOR").map_or(Ok(1), |factor| factor.parse()).told("FACTOR")?;
+    let factor = std::env::var("FACTOR")
+        .map_or(Ok(1), |factor| factor.parse())
+        .told("FACTOR")?;
     let admin: AdminClient<_> = config().create().told("admin client")?;
     let new = NewTopic::new(&name, partitions, TopicReplication::Fixed(factor));
     let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(10)));
@@ -104,7 +108,7 @@ pub fn send<'a>(
             .partition(partition)
             .payload(value);
         while let Err((error, back)) = producer.send(record) {
-            if error.rdkafka_error_code() != Some(rdkafka::types::RDKafkaErrorCode::QueueFull) {
+            if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
                 return Err(format!("send: {error}"));
             }
             producer.poll(Duration::from_millis(10));
@@ -122,6 +126,16 @@ pub fn fill(topic: &str, partitions: i32, each: usize) -> Outcome {
         topic,
         (0..partitions).flat_map(|p| values.iter().map(move |v| (p, v.as_str()))),
     )
+}
+
+/// A broker went: the client says so and goes on with others.
+pub fn is_news(error: &KafkaError) -> bool {
+    let news = [
+        RDKafkaErrorCode::BrokerTransportFailure,
+        RDKafkaErrorCode::AllBrokersDown,
+    ];
+    let code = error.rdkafka_error_code();
+    code.is_some_and(|code| news.contains(&code))
 }
 
 /// Everything in partition 0 as a reader of committed data finds it, up to the stable end.
@@ -142,7 +156,8 @@ pub fn committed(topic: &str) -> Result<Vec<String>, String> {
         match consumer.poll(Duration::from_millis(200)) {
             Some(Ok(message)) => values
                 .push(String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned()),
-            Some(Err(rdkafka::error::KafkaError::PartitionEOF(_))) => return Ok(values),
+            Some(Err(KafkaError::PartitionEOF(_))) => return Ok(values),
+            Some(Err(error)) if is_news(&error) => {}
             Some(Err(error)) => return Err(format!("read: {error}")),
             None => {}
         }

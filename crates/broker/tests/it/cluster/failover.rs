@@ -5,7 +5,13 @@ use std::time::Duration;
 use wire::ErrorCode;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use wire::messages::{CreateTopicsRequest, ListOffsetsRequest};
+use wire::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
+use wire::messages::{
+    CreateTopicsRequest, ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest,
+};
 
 use super::isr::active;
 use super::nodes::*;
@@ -169,4 +175,80 @@ fn a_leader_that_is_cut_off_for_a_while_goes_on() {
         nodes.pass(Duration::from_millis(50));
     }
     assert_eq!(nodes.leaders(active, TOPIC), Some(leaders));
+}
+
+fn commit(nodes: &Nodes, node: Node, group: &str, offset: i64) {
+    let request = OffsetCommitRequest {
+        group_id: group.to_owned(),
+        generation_id_or_member_epoch: -1,
+        topics: vec![OffsetCommitRequestTopic {
+            name: TOPIC.to_owned(),
+            partitions: vec![OffsetCommitRequestPartition {
+                committed_offset: offset,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    nodes.patiently(node, &request, 8, |answer| {
+        answer.topics[0].partitions[0].error_code
+    });
+}
+
+/// The offset that the group has committed, as a node says.
+fn committed(nodes: &Nodes, node: Node, group: &str) -> Result<i64, ErrorCode> {
+    let request = OffsetFetchRequest {
+        group_id: group.to_owned(),
+        topics: Some(vec![OffsetFetchRequestTopic {
+            name: TOPIC.to_owned(),
+            partition_indexes: vec![0],
+        }]),
+        ..Default::default()
+    };
+    let answer = nodes.ask(node, &request, 5).expect("clients reach it");
+    match ErrorCode::try_from(answer.error_code).expect("a code") {
+        ErrorCode::None => Ok(answer.topics[0].partitions[0].committed_offset),
+        code => Err(code),
+    }
+}
+
+/// Its state may be behind that of another one by then: offsets would go back, an earlier transaction pass for the one that ends.
+#[test]
+fn a_coordinator_that_is_cut_off_is_silent_before_another_answers() {
+    let nodes = Nodes::start(27);
+    create(&nodes);
+    let active = active(&nodes).expect("three voters have one");
+    let mut names = (0..100).map(|number| format!("g{number}"));
+    let group = names.find(|name| nodes.coordinator(active, 0, name) != active);
+    let group = group.expect("coordinators are spread");
+    let lost = nodes.coordinator(active, 0, &group);
+    commit(&nodes, lost, &group, 1);
+    assert_eq!(committed(&nodes, lost, &group), Ok(1));
+    nodes.cut_off(lost);
+    let mut silent = 0;
+    loop {
+        let is_replaced = nodes.coordinator(active, 0, &group) != lost;
+        match committed(&nodes, lost, &group) {
+            Ok(offset) => assert_eq!((offset, silent, is_replaced), (1, 0, false)),
+            Err(code) => {
+                assert_eq!(code, ErrorCode::NotCoordinator);
+                silent += 1;
+            }
+        }
+        if is_replaced {
+            break;
+        }
+        nodes.pass(Duration::from_millis(50));
+    }
+    assert!(2 < silent, "it keeps a distance");
+    let next = nodes.coordinator(active, 0, &group);
+    commit(&nodes, next, &group, 2);
+    assert_eq!(
+        committed(&nodes, lost, &group),
+        Err(ErrorCode::NotCoordinator)
+    );
+    nodes.mend();
+    nodes.until(|nodes| Some(nodes.coordinator(lost, 0, &group) == next));
+    assert_eq!(committed(&nodes, next, &group), Ok(2));
 }
