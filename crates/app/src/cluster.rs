@@ -7,6 +7,7 @@ mod findings;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod voters;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -38,6 +39,10 @@ pub(crate) enum ClusterVerb {
     /// List the nodes that keep the metadata, and how far each came
     #[command(visible_alias = "voters")]
     Quorum,
+    /// Make a node that follows the metadata one of those that keep them
+    AddVoter(voters::AddArgs),
+    /// Take a node off those that keep the metadata
+    RemoveVoter(voters::RemoveArgs),
     /// Compare the replicas of a topic with each other, and name the first offset that differs; the exit code is 1 then
     Verify(verify::VerifyArgs),
 }
@@ -69,6 +74,8 @@ pub(crate) fn cluster(global: &Global, args: &ClusterArgs) -> Result<(), Failure
         ClusterVerb::Status => status(&look(&mut client)?, global.json),
         ClusterVerb::Brokers => Ok(brokers(&look(&mut client)?).print(global.json)?),
         ClusterVerb::Verify(args) => verify::verify(&mut client, args, global.json),
+        ClusterVerb::AddVoter(args) => voters::add(&mut client, args),
+        ClusterVerb::RemoveVoter(args) => voters::remove(&mut client, args),
         ClusterVerb::Quorum => quorum(&client.describe_quorum()?, global.json),
     }
 }

@@ -117,6 +117,8 @@ mod tests {
             "esker cluster status --json",
             "esker cluster brokers -b h:1",
             "esker cluster quorum",
+            "esker cluster add-voter 2 --address h:1",
+            "esker cluster remove-voter 2",
             "esker cluster verify t --partition 0,2 --json",
             "esker client describe orders-1 --metric org.apache.kafka.producer.",
             "esker produce t -k : -H a=b --partition 3 --codec zstd --acks all access.log",

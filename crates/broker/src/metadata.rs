@@ -34,8 +34,8 @@ pub(crate) struct Metadata {
     log_dir: Arc<LogDir>,
     pub(crate) mailbox: Arc<Mailbox>,
     inbox: InboxId,
-    /// No other node has a part in this cluster: whatever is decided is decided here.
-    pub(crate) is_alone: bool,
+    /// No other node has a part in this cluster: whatever is decided is decided here. Never true again once it was not.
+    is_alone: AtomicBool,
     /// Of this life of the broker.
     incarnation: Uuid,
     /// Clients are served.
@@ -59,6 +59,14 @@ pub(crate) enum Written {
     },
     /// The metadata log is offline, or another node leads it.
     Offline,
+}
+
+/// Levels of features that are to be set.
+#[derive(Default)]
+pub(crate) struct Levels {
+    pub(crate) records: Vec<Record>,
+    /// `kraft.version` is to be raised to 1.
+    pub(crate) makes_dynamic: bool,
 }
 
 /// A directory of a partition, on its way to the disk.
@@ -86,13 +94,23 @@ impl Metadata {
             cluster_id,
             mailbox,
             inbox,
-            is_alone,
+            is_alone: AtomicBool::new(is_alone),
             incarnation,
             is_serving: AtomicBool::new(is_alone),
             serving_since: AtomicU64::new(0),
             broker_epoch: AtomicI64::new(-1),
             leads_until: AtomicU64::new(0),
         }
+    }
+
+    /// True while no other node has a part in this cluster.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Acquire)
+    }
+
+    /// Another node has a part in this cluster from now on. What a broker among several needs has to be there before.
+    pub(crate) fn end_solitude(&self) {
+        self.is_alone.store(false, Ordering::Release);
     }
 
     /// Ticket of the worker of the quorum.
@@ -117,6 +135,11 @@ impl Metadata {
         let plan = self.plan.lock();
         let deadlines = [plan.quorum.next_deadline(), plan.office_deadline()];
         deadlines.into_iter().flatten().min()
+    }
+
+    /// The level of `kraft.version`, as far as it is committed.
+    pub(crate) fn kraft_version(&self) -> i16 {
+        self.plan.lock().kraft_version()
     }
 
     pub(crate) fn is_active(&self) -> bool {
@@ -228,7 +251,7 @@ impl Shared {
     /// most of its session. Looks at the clock, not at the time of a turn: a process that was stopped goes on in the middle of one.
     pub(crate) fn is_self_fenced(&self) -> bool {
         let metadata = &self.metadata;
-        !metadata.is_alone
+        !metadata.is_alone()
             && Instant(metadata.leads_until.load(Ordering::Acquire)) <= self.env.clock.now()
     }
 
@@ -250,6 +273,31 @@ impl Shared {
             return (answer, Written::Waits { writes: false });
         }
         let mut aftermath = Aftermath::default();
+        let written = plan.write_for(self, ticket, &records, &mut aftermath);
+        drop(plan);
+        self.conclude(aftermath);
+        (answer, written)
+    }
+
+    /// Decides on levels of features, as [`Shared::change`] decides. One of them may be `kraft.version`, which the quorum raises in a
+    /// batch of its own: that comes first, and where it is refused nothing is written.
+    pub(crate) fn change_features<T>(
+        &self,
+        ticket: Ticket,
+        decide: impl FnOnce(&Image, &Shared, i16) -> (Levels, T),
+        refuse: impl FnOnce(String) -> T,
+    ) -> (T, Written) {
+        let mut plan = self.metadata.plan.lock();
+        let image = Arc::clone(&plan.image);
+        let (levels, mut answer) = decide(&image, self, plan.kraft_version());
+        let mut aftermath = Aftermath::default();
+        let mut records = levels.records;
+        if levels.makes_dynamic
+            && let Err(why) = plan.make_dynamic(self, &mut aftermath)
+        {
+            answer = refuse(why);
+            records = Vec::new();
+        }
         let written = plan.write_for(self, ticket, &records, &mut aftermath);
         drop(plan);
         self.conclude(aftermath);
@@ -362,12 +410,12 @@ impl Shared {
             self.configure(&image, names, news);
         }
         // Among several brokers each takes its own blocks from the controller.
-        if self.metadata.is_alone && !delta.producer_ids.is_empty() {
+        if self.metadata.is_alone() && !delta.producer_ids.is_empty() {
             *self.metadata.producer_ids.lock() = delta.producer_ids;
         }
         self.metadata.published.store(image);
         // Followers look leaders up in what is published.
-        if !self.metadata.is_alone {
+        if !self.metadata.is_alone() {
             self.replication().on_topics(followed);
             if have_brokers_changed {
                 self.replication().on_brokers();

@@ -178,7 +178,7 @@ impl Shared {
     /// Coordinators come and go with leaders, which in a cluster change while nobody asks this broker for anything.
     pub(crate) fn set_topics(&self, topics: Topics) {
         self.topics.store(Arc::new(topics));
-        if !self.metadata.is_alone {
+        if !self.metadata.is_alone() {
             self.inboxes.wake_shards();
         }
     }
@@ -357,7 +357,7 @@ impl Shared {
 
     /// Asks the broker to end. Among several it goes when the controller has moved its leaderships, or cannot.
     pub(crate) fn stop(&self) {
-        if self.metadata.is_alone || self.failure.lock().is_some() {
+        if self.metadata.is_alone() || self.failure.lock().is_some() {
             return self.stop_now();
         }
         self.leaving.store(true, Ordering::Release);

@@ -109,7 +109,6 @@ impl Announce for Spread {
 impl Broker {
     pub fn start(env: &Env, broker: config::Broker) -> Result<Broker, StartError> {
         let fixed = Settings::new(broker, &Image::default());
-        let is_alone = fixed.broker.quorum.is_alone(fixed.broker.node_id);
         let Recovered {
             settings,
             image,
@@ -122,6 +121,7 @@ impl Broker {
             places,
             moved,
             cluster_id,
+            is_alone,
             rounds,
         } = recover(env, &fixed)?;
 
@@ -179,7 +179,7 @@ impl Broker {
             wall: env.clock.wall_ms(),
         };
         let seed = env.rng.next_u64();
-        let membership = (!is_alone && settings.broker.quorum.roles.broker).then(|| {
+        let membership = settings.broker.quorum.roles.broker.then(|| {
             let quorum = &settings.broker.quorum;
             let previous = previous_epoch(env, &settings, &image, (&topics, &residents));
             Membership::new(&registration, &cluster_id, quorum, previous, at.now)

@@ -18,7 +18,7 @@ pub use admin::{
     ActiveProducer, BrokerInfo, Change, ClusterInfo, Committed, Created, DescribedTransaction,
     Found, GroupInfo, GroupMember, ListedGroup, ListedTransaction, LogDir, NewTopic, OffsetSpec,
     Part, PartitionInfo, QuorumInfo, ReplicaEnds, ReplicaInfo, ReplicaReader, Resource, Setting,
-    SettingSource, Stored,
+    SettingSource, Stored, VoterAddress, VoterKey,
 };
 pub use cluster::{Client, Options, Outage, Outages, Partition, Topic};
 pub use connection::Connection;

@@ -44,6 +44,9 @@ pub struct Quorum {
     pub request_timeout: Duration,
     pub retry_backoff: Duration,
 
+    /// A controller that is no voter asks the leader to make it one.
+    pub joins: bool,
+
     /// Some of `servers` lead to other nodes.
     asks_others: bool,
 }
@@ -147,6 +150,7 @@ impl Quorum {
             roles,
             controller_listener: None,
             is_insecure: layers.flag("esker.cluster.insecure"),
+            joins: layers.flag("controller.quorum.auto.join.enable"),
             heartbeat_interval: millis("broker.heartbeat.interval.ms"),
             session_timeout: millis("broker.session.timeout.ms"),
             election_timeout: millis("controller.quorum.election.timeout.ms"),

@@ -27,6 +27,7 @@ fn three() -> QuorumInfo {
             replica(3, Some(42), Some(99_900)),
         ],
         observers: vec![replica(4, Some(42), Some(99_990))],
+        listener: Some("CONTROLLER".into()),
         addresses: [(1, "a:9093"), (2, "b:9093"), (3, "c:9093")]
             .map(|(node, at)| (node, at.to_owned()))
             .into(),

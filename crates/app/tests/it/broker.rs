@@ -112,6 +112,22 @@ impl Broker {
         Broker::spawn(Command::new(ESKER), listen, data, &more, words, file.into())
     }
 
+    /// Node `id`, which asks the node at `known` for its cluster.
+    pub(crate) fn start_joining(
+        id: usize,
+        listen: &str,
+        known: &str,
+        data: &Path,
+        more: &[&str],
+    ) -> Broker {
+        let words = Dir::new();
+        let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
+        let id_text = id.to_string();
+        let mut all = vec!["--node-id", &id_text, "--bootstrap-controller", known];
+        all.extend(more);
+        Broker::spawn(Command::new(ESKER), listen, data, &all, words, file.into())
+    }
+
     fn spawn(
         mut esker: Command,
         listen: &str,

@@ -53,7 +53,7 @@ fn a_lone_node_is_a_healthy_cluster() {
 }
 
 /// Addresses that are free now.
-fn addresses() -> Vec<String> {
+pub(crate) fn addresses() -> Vec<String> {
     let free: Vec<TcpListener> = (0..3)
         .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
         .collect();
@@ -62,7 +62,7 @@ fn addresses() -> Vec<String> {
 }
 
 /// Asks until the answer is yes.
-fn until(mut ask: impl FnMut() -> bool) {
+pub(crate) fn until(mut ask: impl FnMut() -> bool) {
     for _ in 0..300 {
         if ask() {
             return;

@@ -8,6 +8,7 @@ mod cluster;
 mod completions;
 mod errors;
 mod groups;
+mod growing;
 mod inspecting;
 mod members;
 mod observing;

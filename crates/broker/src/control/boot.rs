@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use env::Env;
 use meta::Endpoint;
-use model::{LeaderEpoch, Offset};
+use model::{BrokerId, LeaderEpoch, Offset};
 use partition::{Partition, Restart};
 use raft::{
     Boot, Election, History, LogView, Me, Replica, SnapshotId, VersionRange, VoteFile, Voter,
@@ -110,21 +110,11 @@ pub(crate) fn boot(
         ))?)
     };
     let mut log = LogView::starting_at(first);
-    let mut history = History::new(voters(broker));
-    if let Some(newest) = &snapshots.newest
-        && first.is_some()
-    {
-        history.restart(newest.id, &newest.facts);
-    }
+    let history = history(broker, snapshots, batches)?;
     let start = first.map_or(Offset(0), |first| first.end);
     for batch in batches.iter().filter(|batch| start <= batch.base_offset()) {
         log.note(batch)
             .map_err(|_| BootError::Log("its batches are out of order"))?;
-        if snapshots.end() <= batch.base_offset() || first.is_none() {
-            history
-                .note(batch)
-                .map_err(|_| BootError::Log("a record of its voters cannot be read"))?;
-        }
     }
     for (id, size) in &snapshots.all {
         log.add_snapshot(*id, *size);
@@ -135,7 +125,7 @@ pub(crate) fn boot(
         let path = path.display().to_string();
         BootError::Read { path, error }
     })?;
-    let vote = if broker.quorum.is_alone(broker.node_id) {
+    let vote = if is_only_voter(&history, broker.node_id) {
         vote_alone(vote, &log)
     } else {
         vote
@@ -146,6 +136,33 @@ pub(crate) fn boot(
         vote,
         committed,
     })
+}
+
+/// The voters as the snapshots and the log have them, and those of the settings where neither names any.
+pub(crate) fn history(
+    broker: &config::Broker,
+    snapshots: &Snapshots,
+    batches: &[Batch],
+) -> Result<History, BootError> {
+    let mut history = History::new(voters(broker));
+    if let Some(newest) = &snapshots.newest {
+        history.restart(newest.id, &newest.facts);
+    }
+    let behind = batches
+        .iter()
+        .filter(|batch| snapshots.end() <= batch.base_offset());
+    for batch in behind {
+        history
+            .note(batch)
+            .map_err(|_| BootError::Log("a record of its voters cannot be read"))?;
+    }
+    Ok(history)
+}
+
+/// True if this node alone votes.
+pub(crate) fn is_only_voter(history: &History, node: BrokerId) -> bool {
+    let voters = history.voters();
+    voters.len() == 1 && voters.get(node).is_some()
 }
 
 /// The voters of the settings. Their directories are not known, and none is asked for (`kraft.version` 0).
@@ -193,6 +210,7 @@ pub(crate) fn quorum_settings(quorum: &config::Quorum) -> raft::Settings {
         request_timeout: quorum.request_timeout,
         retry_backoff: quorum.retry_backoff,
         may_become_voter: quorum.roles.controller,
+        joins: quorum.joins,
         ..raft::Settings::default()
     }
 }

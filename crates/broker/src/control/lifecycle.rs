@@ -66,6 +66,18 @@ pub(super) struct Pace {
     pub(super) session: Duration,
 }
 
+impl Pace {
+    /// A broker that was heard of acts as a leader for so long: a tenth of its session less than others wait for it.
+    fn leads(self) -> Duration {
+        leads_for(self.session)
+    }
+}
+
+/// How long a broker with this session acts as a leader after it was heard of.
+pub(super) fn leads_for(session: Duration) -> Duration {
+    session / 10 * 9
+}
+
 pub(super) struct Lifecycle {
     pace: Pace,
     stage: Stage,
@@ -169,6 +181,17 @@ impl Lifecycle {
         })
     }
 
+    /// A broker that was alone serves under the registration that it wrote itself, and is heard of from now on.
+    pub(super) fn adopt(&mut self, epoch: i64, now: Instant) {
+        self.stage = Stage::Registered {
+            epoch,
+            is_fenced: false,
+        };
+        self.has_served = true;
+        self.leads_until = Some(now.plus(self.pace.leads()));
+        self.due = Some(now);
+    }
+
     pub(super) fn on_registered(&mut self, result: Result<i64, ErrorCode>, now: Instant) {
         match result {
             Ok(epoch) => {
@@ -197,7 +220,7 @@ impl Lifecycle {
                     is_fenced: heard.is_fenced,
                 };
                 // The session began when the heartbeat arrived: at the earliest when it was sent.
-                let until = self.asked_at.plus(self.pace.session / 10 * 9);
+                let until = self.asked_at.plus(self.pace.leads());
                 self.leads_until = (!heard.is_fenced).then_some(until);
                 if heard.may_stop && self.leaves_until.is_some() {
                     self.stage = Stage::Gone;

@@ -92,6 +92,8 @@ pub(crate) enum Order {
     TakeOffice(LeaderEpoch),
     /// A connection has ended on which a broker, registered with that epoch, was heard of.
     Lost(BrokerId, i64),
+    /// This node is no longer alone.
+    Join,
     /// More of the log may be synced.
     Look,
 }

@@ -156,8 +156,21 @@ impl Membership {
         }
     }
 
-    /// The controller knows this broker, by that epoch from now on. The next life says that it follows this one, if it lost nothing.
+    /// The controller knows this broker, by that epoch from now on.
     pub(super) fn on_registered(&mut self, shared: &Shared, epoch: i64, now: Instant) {
+        self.remember(shared, epoch);
+        self.life.on_registered(Ok(epoch), now);
+        shared.metadata.set_broker_epoch(epoch);
+    }
+
+    /// A broker that was alone goes on under the registration that it wrote itself.
+    pub(super) fn adopt(&mut self, shared: &Shared, epoch: i64, now: Instant) {
+        self.remember(shared, epoch);
+        self.life.adopt(epoch, now);
+    }
+
+    /// The next life says that it follows this one, if it lost nothing.
+    fn remember(&mut self, shared: &Shared, epoch: i64) {
         if self.request.previous_broker_epoch != epoch {
             for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
                 if let Err(error) = life_file::store(&*shared.env.disk, &dir.path, epoch) {
@@ -171,8 +184,6 @@ impl Membership {
             }
         }
         self.request.previous_broker_epoch = epoch;
-        self.life.on_registered(Ok(epoch), now);
-        shared.metadata.set_broker_epoch(epoch);
     }
 
     /// Says once that the broker stops acting as a leader, or that it does again. The shards see it by themselves.

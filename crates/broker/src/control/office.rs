@@ -18,6 +18,7 @@ use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
 use raft::RoleName;
 use wire::ErrorCode;
 
+use super::lifecycle::leads_for;
 use super::mailbox::Order;
 use super::plan::{Aftermath, Plan};
 use super::tenure::Office;
@@ -55,7 +56,7 @@ impl Plan {
         let broker = &shared.config().broker;
         let timeout = broker.quorum.session_timeout;
         // Alone, the broker and the controller are one process: nobody is listened for.
-        let heard = if shared.metadata.is_alone {
+        let heard = if shared.metadata.is_alone() {
             &Image::default()
         } else {
             &*self.image
@@ -67,7 +68,7 @@ impl Plan {
             pause: None,
             balance_at: balance_every(shared).map(|every| shared.env.clock.now().plus(every)),
         });
-        let first = if shared.metadata.is_alone {
+        let first = if shared.metadata.is_alone() {
             // The only broker names the features itself when it registers.
             Vec::new()
         } else {
@@ -79,6 +80,36 @@ impl Plan {
         }
         self.write(shared, &records, aftermath)
             .map_err(|code| format!("cannot write the first records of its office: {code:?}"))
+    }
+
+    /// Another node has a part in the cluster from now on: this broker is one of several, whose life ends with its heartbeats too.
+    /// Voters that no settings name go into the log, so that others can be added.
+    pub(super) fn meet_others(&mut self, shared: &Shared, aftermath: &mut Aftermath) {
+        if !shared.metadata.is_alone() {
+            return;
+        }
+        let broker = &shared.config().broker;
+        let now = shared.env.clock.now();
+        let session = broker.quorum.session_timeout;
+        if let Some(office) = self.office.as_mut() {
+            office.sessions = Sessions::new(&self.image, session, now);
+        }
+        let own = self.image.broker(broker.node_id);
+        let metadata = &shared.metadata;
+        metadata.set_broker_epoch(own.map_or(-1, |own| own.epoch));
+        metadata.set_leads_until(Some(now.plus(leads_for(session))));
+        metadata.end_solitude();
+        metadata.mailbox.order([Order::Join]);
+        let every = balance_every(shared);
+        if let Some(office) = self.office.as_mut() {
+            office.balance_at = every.map(|every| now.plus(every));
+        }
+        if broker.quorum.voters.is_empty()
+            && !self.quorum.history().is_dynamic()
+            && let Err(why) = self.make_dynamic(shared, aftermath)
+        {
+            tracing::error!(target: env::logs::METADATA, "cannot raise kraft.version, so no voter can be added: {why}");
+        }
     }
 
     /// When the next broker is to be fenced if it stays silent, or leaders are looked at.
@@ -93,7 +124,7 @@ impl Plan {
 /// The time between two looks at leaders that are not the preferred ones. Alone there is nobody else to lead.
 fn balance_every(shared: &Shared) -> Option<Duration> {
     let broker = &shared.config().broker;
-    let is_wanted = broker.flag("auto.leader.rebalance.enable") && !shared.metadata.is_alone;
+    let is_wanted = broker.flag("auto.leader.rebalance.enable") && !shared.metadata.is_alone();
     let seconds = broker.number("leader.imbalance.check.interval.seconds")?;
     let seconds = u64::try_from(seconds).unwrap_or(1).max(1);
     is_wanted.then_some(Duration::from_secs(seconds))
@@ -117,7 +148,7 @@ impl Shared {
                 tracing::error!(target: env::logs::METADATA, "this node gives up its office as the active controller: {why}");
                 self.resign(epoch);
             }
-            Ok(()) if is_taken && !self.metadata.is_alone => {
+            Ok(()) if is_taken && !self.metadata.is_alone() => {
                 tracing::info!(target: env::logs::METADATA, epoch = epoch.0, "this node is the active controller");
             }
             Ok(()) => {}
@@ -241,12 +272,26 @@ impl Shared {
         Some((answer, written))
     }
 
+    fn meet_others(&self) {
+        let mut aftermath = Aftermath::default();
+        (self.metadata.plan.lock()).meet_others(self, &mut aftermath);
+        self.conclude(aftermath);
+    }
+
     /// A broker registers; its epoch is the answer.
     pub(crate) fn register_broker(
         &self,
         ticket: Ticket,
         broker: &Registering,
     ) -> Option<Decided<i64, RegisterError>> {
+        let is_own = broker.id == self.config().broker.node_id;
+        if is_own && self.metadata.is_alone() {
+            // This broker wrote its registration itself: another process has its number.
+            return Some((Err(RegisterError::Duplicate), Written::Durable));
+        }
+        if !is_own {
+            self.meet_others();
+        }
         self.decide_in_office(ticket, |plan, settings, now| {
             let image = std::sync::Arc::clone(&plan.image);
             let Some(office) = plan.office.as_mut() else {

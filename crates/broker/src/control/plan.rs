@@ -128,6 +128,38 @@ impl Plan {
         Ok(())
     }
 
+    /// Has the quorum raise `kraft.version` to 1. The error names what is missing.
+    pub(crate) fn make_dynamic(
+        &mut self,
+        shared: &Shared,
+        aftermath: &mut Aftermath,
+    ) -> Result<(), String> {
+        let lacking = self.quorum.lacks_dynamic();
+        if let Some(voter) = lacking {
+            return Err(format!(
+                "Controller {voter} has not said that it supports this level: is it up?"
+            ));
+        }
+        self.tags += 1;
+        let event = Event::MakeDynamic {
+            tag: AppendTag(self.tags),
+            epoch: self.quorum.epoch(),
+        };
+        self.step(shared, event, aftermath);
+        if std::mem::take(&mut aftermath.is_accepted) {
+            Ok(())
+        } else {
+            Err("The controller has just begun its office, or ended it: try again.".to_owned())
+        }
+    }
+
+    /// The level of `kraft.version`, as far as it is committed.
+    pub(crate) fn kraft_version(&self) -> i16 {
+        let committed = self.quorum.watermark().unwrap_or_default();
+        let facts = self.quorum.history().facts_at(committed);
+        facts.version.unwrap_or(0)
+    }
+
     /// Writes the records of a change, if it has any; `ticket` is redeemed when they, and all that they rest on, are committed.
     pub(crate) fn write_for(
         &mut self,
@@ -168,6 +200,9 @@ impl Plan {
             self.perform_one(shared, effect, aftermath);
         }
         self.follow_role(aftermath);
+        if self.quorum.history().voters().len() > 1 {
+            self.meet_others(shared, aftermath);
+        }
         self.look(shared.metadata.ticket(), aftermath);
         // Under the lock: the worker carries out the orders of all steps in their order.
         shared.metadata.mailbox.order(aftermath.orders.drain(..));

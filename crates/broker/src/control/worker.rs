@@ -58,6 +58,8 @@ pub(crate) struct QuorumWorker {
     held: Vec<Held>,
     /// `None` in a cluster of one, whose broker registers when it starts, and where this node is no broker.
     membership: Option<Membership>,
+    /// The membership of a broker that is alone, for when it no longer is.
+    reserve: Option<Membership>,
     /// The end of the metadata that the lifecycle knows to be here.
     seen_end: i64,
     /// The controller that requests go to.
@@ -75,6 +77,11 @@ impl QuorumWorker {
         membership: Option<Membership>,
     ) -> QuorumWorker {
         let name = format!("raft-client-{}", shared.config().broker.node_id);
+        let (membership, reserve) = if shared.metadata.is_alone() {
+            (None, membership)
+        } else {
+            (membership, None)
+        };
         let snapshots = SnapshotDir::of(&shared.metadata.log_dir().path);
         QuorumWorker {
             shared,
@@ -88,6 +95,7 @@ impl QuorumWorker {
             waiting_until: None,
             held: Vec::new(),
             membership,
+            reserve,
             seen_end: 0,
             controller: None,
             ends_by: None,
@@ -147,8 +155,20 @@ impl QuorumWorker {
                 self.probe_all();
             }
             Order::Lost(broker, epoch) => self.probe(broker, epoch),
+            Order::Join => self.join(),
             Order::Look => self.shared.on_metadata_watched(),
         }
+    }
+
+    /// This broker was alone until now: from now on it lives by heartbeats, as the others do.
+    fn join(&mut self) {
+        let Some(mut membership) = self.reserve.take() else {
+            return;
+        };
+        let now = self.shared.env.clock.now();
+        membership.adopt(&self.shared, self.shared.metadata.broker_epoch(), now);
+        self.membership = Some(membership);
+        tracing::info!(target: env::logs::BROKER, "this broker is no longer alone in its cluster");
     }
 
     fn disk(&self) -> &dyn Disk {
@@ -440,7 +460,7 @@ impl QuorumWorker {
         if !self.shared.have_shards_ended() {
             return false;
         }
-        if self.shared.metadata.is_alone {
+        if self.shared.metadata.is_alone() {
             return true;
         }
         if self.ends_by.is_none() {

@@ -197,7 +197,17 @@ impl Call<'_> {
         decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> (Vec<Record>, M),
     ) -> Outcome {
         let ticket = self.ticket();
-        let (mut response, begun) = change::begin(self.desk, &self.asker, ticket, patience, decide);
+        let (response, begun) = change::begin(self.desk, &self.asker, ticket, patience, decide);
+        self.answer_begun(key, response, begun)
+    }
+
+    /// Answers once a change is committed, or when its time is up.
+    pub(crate) fn answer_begun<M: Message + Overdue + Send + 'static>(
+        &mut self,
+        key: ApiKey,
+        mut response: M,
+        begun: Begun,
+    ) -> Outcome {
         let reply = match self.reply(key, &response) {
             Outcome::Reply(reply) => reply,
             other => return other,
@@ -220,18 +230,10 @@ impl Call<'_> {
             Some((answer, written)) => (Ok(answer), written),
             None => (Err(ErrorCode::NotController), Written::Durable),
         };
-        let mut response = respond(answer);
-        let reply = match self.reply(key, &response) {
-            Outcome::Reply(reply) => reply,
-            other => return other,
-        };
-        let overdue = Box::new(move |call: &mut Call<'_>| {
-            response.time_out();
-            call.reply(key, &response)
-        });
+        let response = respond(answer);
         let patience = self.desk.shared.config().request_wait_max;
         let begun = change::begun(self.desk, patience, written);
-        self.on_begun(begun, Then::Reply { reply, overdue })
+        self.answer_begun(key, response, begun)
     }
 
     /// Asks another node; the handler goes on with the body of its answer, or without one.

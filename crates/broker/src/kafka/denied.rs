@@ -84,6 +84,22 @@ pub(super) fn answer(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcom
                 error_message: message()
             }
         ),
+        ApiKey::AddRaftVoter => {
+            on_top!(
+                AddRaftVoterRequest,
+                AddRaftVoterResponse {
+                    error_message: message()
+                }
+            )
+        }
+        ApiKey::RemoveRaftVoter => {
+            on_top!(
+                RemoveRaftVoterRequest,
+                RemoveRaftVoterResponse {
+                    error_message: message()
+                }
+            )
+        }
         ApiKey::UpdateFeatures => {
             on_top!(
                 UpdateFeaturesRequest,
@@ -263,6 +279,8 @@ mod tests {
                 ApiKey::AlterPartitionReassignments => on_top!(AlterPartitionReassignmentsRequest),
                 ApiKey::UnregisterBroker => on_top!(UnregisterBrokerRequest),
                 ApiKey::UpdateFeatures => on_top!(UpdateFeaturesRequest),
+                ApiKey::AddRaftVoter => on_top!(AddRaftVoterRequest),
+                ApiKey::RemoveRaftVoter => on_top!(RemoveRaftVoterRequest),
                 ApiKey::ListConfigResources => on_top!(ListConfigResourcesRequest),
                 ApiKey::DescribeClientQuotas => on_top!(DescribeClientQuotasRequest),
                 ApiKey::ElectLeaders => {

@@ -46,13 +46,15 @@ pub(super) const fn is_for_controller(key: ApiKey) -> bool {
             | ApiKey::UpdateFeatures
             | ApiKey::UnregisterBroker
             | ApiKey::DescribeQuorum
+            | ApiKey::AddRaftVoter
+            | ApiKey::RemoveRaftVoter
     )
 }
 
 /// True if the request is to be answered by another node.
 pub(super) fn is_elsewhere(call: &Call<'_>, key: ApiKey, frame: &Bytes) -> bool {
     let metadata = &call.desk.shared.metadata;
-    !metadata.is_alone
+    !metadata.is_alone()
         && is_for_controller(key)
         && !metadata.is_active()
         && !is_about_this_node(call, key, frame)
@@ -96,7 +98,7 @@ pub(crate) fn change_first(
     decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> Vec<Record>,
 ) -> Outcome {
     let shared = Arc::clone(&call.desk.shared);
-    if shared.metadata.is_alone {
+    if shared.metadata.is_alone() {
         return call.change_first(again, decide);
     }
     let scene = call.scene();

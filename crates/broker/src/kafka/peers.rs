@@ -1,8 +1,8 @@
 //! Requests of other nodes: of the quorum (KIP-595, 630, 853), of brokers that live by the controller (KIP-631), and of brokers for
 //! their clients (KIP-590).
 //!
-//! Nodes cannot prove themselves yet: these APIs are served to peers on this machine alone, unless the settings say otherwise, and
-//! not at all in a cluster of one.
+//! Nodes cannot prove themselves yet: these APIs are served to peers on this machine alone, unless the settings say otherwise. A
+//! cluster of one serves them too: that is how it becomes one of several.
 
 use raft::{Request, Response};
 use wire::messages::FetchRequest;
@@ -17,22 +17,37 @@ use crate::event_loop::Outcome;
 /// True if the asker may be another node.
 pub(super) fn is_peer(call: &Call<'_>) -> bool {
     let shared = &call.desk.shared;
-    let may_be = || {
-        let ip = call.asker.peer.ip();
-        ip.is_loopback() || shared.config().broker.quorum.is_insecure
-    };
-    !shared.metadata.is_alone && may_be()
+    let ip = call.asker.peer.ip();
+    ip.is_loopback() || shared.config().broker.quorum.is_insecure
+}
+
+/// True if the asker may be a replica of a partition. Alone a broker has none beside its own.
+pub(super) fn has_replicas(call: &Call<'_>) -> bool {
+    !call.desk.shared.metadata.is_alone() && is_peer(call)
 }
 
 /// True if the request is one of another node.
 pub(super) fn is_served(call: &Call<'_>, key: ApiKey, version: i16) -> bool {
     let row = api::PEERS.iter().find(|row| row.key == key);
-    row.is_some_and(|row| (row.min..=row.max).contains(&version)) && is_peer(call)
+    row.is_some_and(|row| (row.min..=row.max).contains(&version))
+        && is_peer(call)
+        && !(is_of_voters(key) && call.desk.shared.metadata.is_alone())
 }
 
 /// The rows of the table of APIs that only other nodes are shown.
-pub(crate) fn rows(call: &Call<'_>) -> &'static [api::Served] {
-    if is_peer(call) { api::PEERS } else { &[] }
+pub(crate) fn rows(call: &Call<'_>) -> Vec<api::Served> {
+    let is_alone = call.desk.shared.metadata.is_alone();
+    let rows = api::PEERS.iter().filter(|_| is_peer(call));
+    let rows = rows.filter(|row| !is_alone || !is_of_voters(row.key));
+    rows.copied().collect()
+}
+
+/// True for the talk of voters with each other. The only voter has nobody to talk to, and nobody may end its office.
+fn is_of_voters(key: ApiKey) -> bool {
+    matches!(
+        key,
+        ApiKey::Vote | ApiKey::BeginQuorumEpoch | ApiKey::EndQuorumEpoch | ApiKey::UpdateRaftVoter
+    )
 }
 
 /// True if another replica of the metadata log fetches.
@@ -51,8 +66,6 @@ pub(super) fn route(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcome
         ApiKey::BeginQuorumEpoch => question(call, reader, Request::BeginEpoch),
         ApiKey::EndQuorumEpoch => question(call, reader, Request::EndEpoch),
         ApiKey::FetchSnapshot => question(call, reader, Request::FetchSnapshot),
-        ApiKey::AddRaftVoter => question(call, reader, Request::AddVoter),
-        ApiKey::RemoveRaftVoter => question(call, reader, Request::RemoveVoter),
         ApiKey::UpdateRaftVoter => question(call, reader, Request::UpdateVoter),
         ApiKey::AlterPartition => with(call, reader, alter_partition::on_alter_partition),
         ApiKey::BrokerRegistration => with(call, reader, broker_registration::on_registration),
@@ -67,7 +80,7 @@ pub(super) fn route(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcome
 }
 
 /// Hands a request to the quorum; the answer comes as news.
-fn question<R: Message>(
+pub(super) fn question<R: Message>(
     call: &mut Call<'_>,
     reader: Reader,
     question: fn(R) -> Request,

@@ -50,7 +50,7 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
     };
     let bytes = frame.len();
     // A lone node sends no request on: it needs the whole frame no more.
-    let is_alone = hall.desk.shared.metadata.is_alone;
+    let is_alone = hall.desk.shared.metadata.is_alone();
     let whole = if is_alone {
         Bytes::new()
     } else {
@@ -183,7 +183,7 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::Fetch => with(call, reader, |call, request| {
             if peers::is_fetch_of_quorum(call, &request) {
                 peers::ask(call, raft::Request::Fetch(request))
-            } else if replica_fetch::is_of_replica(&request) && peers::is_peer(call) {
+            } else if replica_fetch::is_of_replica(&request) && peers::has_replicas(call) {
                 replica_fetch::on_replica_fetch(call, request)
             } else {
                 fetch::on_fetch(call, request)
@@ -349,9 +349,9 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::ListPartitionReassignments => {
             tell(call, key, reader, list_partition_reassignments::handle)
         }
-        ApiKey::UpdateFeatures => decide(call, key, reader, |request, view, _| {
-            update_features::handle(request, version, view)
-        }),
+        ApiKey::UpdateFeatures => with(call, reader, update_features::on_update_features),
+        ApiKey::AddRaftVoter => peers::question(call, reader, raft::Request::AddVoter),
+        ApiKey::RemoveRaftVoter => peers::question(call, reader, raft::Request::RemoveVoter),
         // The table lists nothing that has no arm.
         _ => Outcome::Close,
     }

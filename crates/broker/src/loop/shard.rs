@@ -227,7 +227,7 @@ impl Shard {
     /// Commits what is queued, here or on a commit thread; returns until when a commit waits for company.
     fn commit(&mut self) -> Option<Instant> {
         self.desk.write_decisions();
-        if !self.desk.shared.metadata.is_alone {
+        if !self.desk.shared.metadata.is_alone() {
             self.feed_followers();
         }
         let mut wait = None;

@@ -166,7 +166,9 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
         | ApiKey::AlterPartitionReassignments
         | ApiKey::AlterReplicaLogDirs
         | ApiKey::UnregisterBroker
-        | ApiKey::UpdateFeatures => &[&[(Alter, Cluster)]],
+        | ApiKey::UpdateFeatures
+        | ApiKey::AddRaftVoter
+        | ApiKey::RemoveRaftVoter => &[&[(Alter, Cluster)]],
 
         ApiKey::FindCoordinator => &[&[(Describe, Group), (Describe, TransactionalId)]],
         ApiKey::JoinGroup | ApiKey::SyncGroup | ApiKey::Heartbeat | ApiKey::LeaveGroup => {

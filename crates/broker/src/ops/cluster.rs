@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use meta::Record;
 use meta::decide::elect_leaders::{Elected, Election, elect_leaders};
 use meta::decide::update_features::{Controllers, Update, UpdateError, update_features};
+use meta::versions::KRAFT_VERSION;
 use model::{BrokerId, Timestamp};
 use raft::{Listener, Replica};
 
 use super::view::{Endpoint, View};
 use super::{Desk, Mode};
+use crate::metadata::Levels;
 
 /// The quorum of the metadata log, as this node sees it now.
 pub(crate) struct Quorum {
@@ -83,16 +85,23 @@ pub(crate) fn elect(
     (decision.records, decision.answers)
 }
 
-/// Sets levels of features, all of them or none.
+/// Sets levels of features, all of them or none. `kraft_version` is the level of that feature now.
 pub(crate) fn update(
     view: &View<'_>,
+    kraft_version: i16,
     updates: &BTreeMap<String, Update>,
     mode: Mode,
-) -> Result<Vec<Record>, UpdateError> {
+) -> Result<Levels, UpdateError> {
     let quorum = Controllers {
         local: view.broker.node_id,
+        kraft_version,
         voters: &[view.broker.node_id],
     };
     let records = update_features(view.image, quorum, updates)?;
-    Ok(mode.records(records))
+    let raised = updates.get(KRAFT_VERSION);
+    Ok(Levels {
+        records: mode.records(records),
+        makes_dynamic: mode == Mode::Apply
+            && raised.is_some_and(|update| kraft_version < update.level),
+    })
 }

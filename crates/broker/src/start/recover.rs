@@ -18,7 +18,7 @@ use raft::Boot;
 use wire::Uuid;
 use wire::records::Batch;
 
-use crate::control::boot::{Snapshots, begin_at, boot};
+use crate::control::boot::{Snapshots, begin_at, boot, history, is_only_voter};
 use crate::control::introduction::learn_cluster_id;
 use crate::control::{self};
 use crate::dir_choice;
@@ -68,6 +68,8 @@ pub(super) struct Recovered {
     /// Name the directories of partitions that are not where the image says.
     pub(super) moved: Vec<Record>,
     pub(super) cluster_id: String,
+    /// No other node has a part in the cluster.
+    pub(super) is_alone: bool,
     pub(super) rounds: u64,
 }
 
@@ -139,9 +141,13 @@ pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, Start
     }
     let (newest, told) = replay(&snapshots, &batches)?;
     let told = Arc::new(told);
-    let is_alone = settings.broker.quorum.is_alone(node);
+    let is_only_voter = is_only_voter(&history(&settings.broker, &snapshots, &batches)?, node);
+    // The settings of a node that others have joined name none of them.
+    let is_alone = settings.broker.quorum.is_alone(node)
+        && is_only_voter
+        && newest.brokers().all(|broker| broker.id == node);
     let snapshot_end = snapshots.end();
-    let committed = if is_alone {
+    let committed = if is_only_voter {
         batches.last().map_or(Offset(0), |last| last.next_offset())
     } else {
         known_committed
@@ -264,6 +270,7 @@ pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, Start
         places,
         moved,
         cluster_id: cluster_id.unwrap_or_default(),
+        is_alone,
         rounds,
     })
 }

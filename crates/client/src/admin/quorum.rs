@@ -3,9 +3,14 @@
 use std::collections::BTreeMap;
 
 use wire::ErrorCode;
+use wire::messages::add_raft_voter_request::Listener;
 use wire::messages::describe_quorum_request::{PartitionData as Asked, TopicData};
 use wire::messages::describe_quorum_response::{PartitionData, ReplicaState};
-use wire::messages::{ApiVersionsRequest, DescribeQuorumRequest, DescribeQuorumResponse};
+use wire::messages::update_features_request::FeatureUpdateKey;
+use wire::messages::{
+    AddRaftVoterRequest, ApiVersionsRequest, DescribeQuorumRequest, DescribeQuorumResponse,
+    RemoveRaftVoterRequest, UpdateFeaturesRequest,
+};
 
 use crate::cluster::{Client, host_port};
 use crate::error::Error;
@@ -21,6 +26,23 @@ pub struct QuorumInfo {
     pub observers: Vec<ReplicaInfo>,
     /// Where voters are found, if the leader knows.
     pub addresses: BTreeMap<i32, String>,
+    /// Name of the listener at which the leader is found.
+    pub listener: Option<String>,
+}
+
+/// A replica of the metadata log: a node and its directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VoterKey {
+    pub node: i32,
+    pub directory: wire::Uuid,
+}
+
+/// An address of a voter, by the name of its listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VoterAddress {
+    pub listener: String,
+    pub host: String,
+    pub port: u16,
 }
 
 /// A replica of the metadata log. Times are those of the leader's clock.
@@ -34,6 +56,10 @@ pub struct ReplicaInfo {
     pub last_caught_up_ms: Option<i64>,
 }
 
+/// How long a leader may take to change the voters.
+const VOTER_TIMEOUT_MS: i32 = 30_000;
+/// The direction of an update that only raises levels.
+const UPGRADE: i8 = 1;
 const TOPIC: &str = "__cluster_metadata";
 
 impl Client {
@@ -55,6 +81,64 @@ impl Client {
             Some(leader) => quorum(&self.call_broker(leader, &request)?),
             None => quorum(&first),
         }
+    }
+
+    /// Makes a replica that follows the metadata a voter (KIP-853). Any broker carries the request to the leader.
+    ///
+    /// # Errors
+    /// REQUEST_TIMED_OUT while the replica is behind or another change is under way, UNSUPPORTED_VERSION while `kraft.version` is 0,
+    /// DUPLICATE_VOTER where the node is one already.
+    pub fn add_voter(&mut self, voter: VoterKey, address: VoterAddress) -> Result<(), Error> {
+        let request = AddRaftVoterRequest {
+            cluster_id: None,
+            timeout_ms: VOTER_TIMEOUT_MS,
+            voter_id: voter.node,
+            voter_directory_id: voter.directory,
+            listeners: vec![Listener {
+                name: address.listener,
+                host: address.host,
+                port: address.port,
+            }],
+            ack_when_committed: true,
+        };
+        let response = self.call_any(&request)?;
+        let what = || format!("adding node {} to the voters", voter.node);
+        Error::check(response.error_code, what, response.error_message.as_deref())
+    }
+
+    /// Takes a replica off the voters (KIP-853).
+    ///
+    /// # Errors
+    /// As of [`Client::add_voter`]; VOTER_NOT_FOUND where it is none, or the only one.
+    pub fn remove_voter(&mut self, voter: VoterKey) -> Result<(), Error> {
+        let request = RemoveRaftVoterRequest {
+            cluster_id: None,
+            voter_id: voter.node,
+            voter_directory_id: voter.directory,
+        };
+        let response = self.call_any(&request)?;
+        let what = || format!("taking node {} off the voters", voter.node);
+        Error::check(response.error_code, what, response.error_message.as_deref())
+    }
+
+    /// Raises the level of a feature.
+    ///
+    /// # Errors
+    /// INVALID_UPDATE_VERSION where a node does not support it.
+    pub fn raise_feature(&mut self, feature: &str, level: i16) -> Result<(), Error> {
+        let request = UpdateFeaturesRequest {
+            timeout_ms: VOTER_TIMEOUT_MS,
+            feature_updates: vec![FeatureUpdateKey {
+                feature: feature.to_owned(),
+                max_version_level: level,
+                upgrade_type: UPGRADE,
+                ..FeatureUpdateKey::default()
+            }],
+            validate_only: false,
+        };
+        let response = self.call_any(&request)?;
+        let what = || format!("raising {feature} to {level}");
+        Error::check(response.error_code, what, response.error_message.as_deref())
     }
 
     /// The finalized levels of features.
@@ -108,5 +192,8 @@ fn quorum(response: &DescribeQuorumResponse) -> Result<QuorumInfo, Error> {
         voters: found.current_voters.iter().map(replica).collect(),
         observers: found.observers.iter().map(replica).collect(),
         addresses: addresses.collect(),
+        listener: (response.nodes.iter())
+            .find(|node| node.node_id == found.leader_id)
+            .and_then(|node| Some(node.listeners.first()?.name.clone())),
     })
 }

@@ -19,7 +19,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "controller.listener.names" List "CONTROLLER" Items ReadOnly Works "listeners of the controller, no doors for clients; opened where other nodes are named. With none of them in listeners, the first listener serves other nodes too";
     "controller.quorum.append.linger.ms" Int "25" AtLeast(0) ReadOnly Accepted
         "time the controller gathers writes before it syncs";
-    "controller.quorum.auto.join.enable" Boolean "false" Any ReadOnly Accepted "a controller joins the voters by itself";
+    "controller.quorum.auto.join.enable" Boolean "false" Any ReadOnly Works "a controller joins the voters by itself";
     "controller.quorum.bootstrap.servers" List "" Any ReadOnly Works
         "controllers to ask for the leader first, host:port separated by commas";
     "controller.quorum.election.backoff.max.ms" Int "1000" AtLeast(0) ReadOnly Works

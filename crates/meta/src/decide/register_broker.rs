@@ -13,6 +13,7 @@ use wire::metadata::{FeatureLevelRecord, PartitionChangeRecord, RegisterBrokerRe
 use super::registration::{endpoints, features};
 use crate::image::{Endpoint, Image, Levels, Topic};
 use crate::record::Record;
+use crate::versions::KRAFT_VERSION;
 use crate::versions::MetadataVersion;
 pub use crate::versions::{ELR_VERSION, GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION};
 
@@ -28,6 +29,9 @@ pub const FEATURES: [(&str, RangeInclusive<i16>); 4] = [
     (ELR_VERSION, 0..=1),
 ];
 
+/// Levels of `kraft.version`. The quorum keeps it in its own records, so no metadata record sets it.
+pub const KRAFT_LEVELS: RangeInclusive<i16> = 0..=1;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker {
     pub id: BrokerId,
@@ -38,10 +42,11 @@ pub struct Broker {
     pub log_dirs: Vec<Uuid>,
 }
 
-/// [`FEATURES`] as a registration has them.
+/// [`FEATURES`] and `kraft.version` as a registration has them.
 #[must_use]
 pub fn supported() -> BTreeMap<String, Levels> {
-    let levels = FEATURES.into_iter().map(|(name, levels)| {
+    let all = FEATURES.into_iter().chain([(KRAFT_VERSION, KRAFT_LEVELS)]);
+    let levels = all.map(|(name, levels)| {
         let (min, max) = (*levels.start(), *levels.end());
         (name.to_owned(), Levels { min, max })
     });

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use model::BrokerId;
 use wire::metadata::FeatureLevelRecord;
 
-use super::register_broker::{FEATURES, METADATA_VERSION};
+use super::register_broker::{METADATA_VERSION, supported};
 use crate::image::{Image, Levels};
 use crate::record::Record;
-use crate::versions::MetadataVersion;
+use crate::versions::{KRAFT_VERSION, MetadataVersion};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -61,12 +61,15 @@ pub enum UpdateError {
 /// The controllers that have to support a level too.
 #[derive(Clone, Copy, Debug)]
 pub struct Controllers<'a> {
-    /// The one that decides; it supports [`FEATURES`].
+    /// The one that decides; it supports [`supported`].
     pub local: BrokerId,
+    /// The level of `kraft.version`, which only the quorum knows.
+    pub kraft_version: i16,
     pub voters: &'a [BrokerId],
 }
 
-/// Records that set all levels of `updates`. Of several wrong ones the first by name is returned.
+/// Records that set all levels of `updates`. Of several wrong ones the first by name is returned. `kraft.version` is checked and has no
+/// record here: the quorum writes its own.
 pub fn update_features(
     image: &Image,
     quorum: Controllers<'_>,
@@ -74,13 +77,15 @@ pub fn update_features(
 ) -> Result<Vec<Record>, UpdateError> {
     updates
         .iter()
-        .map(|(feature, update)| {
-            check(image, quorum, feature, *update)?;
+        .filter_map(|(feature, update)| {
+            if let Err(error) = check(image, quorum, feature, *update) {
+                return Some(Err(error));
+            }
             let record = FeatureLevelRecord {
                 name: feature.clone(),
                 feature_level: update.level,
             };
-            Ok(record.into())
+            (feature != KRAFT_VERSION).then(|| Ok(record.into()))
         })
         .collect()
 }
@@ -105,14 +110,20 @@ fn check(
     if level < 0 {
         return refused("A feature version cannot be less than 0.".into());
     }
-    let known = FEATURES.into_iter().find(|(name, _)| *name == feature);
-    if known.is_none() && level == 0 {
+    if !supported().contains_key(feature) && level == 0 {
         return refused(format!("Feature {feature} not found."));
     }
     if let Some(reason) = not_supported(image, quorum, feature, level) {
         return refused(reason);
     }
-    let current = image.feature(feature);
+    let current = if feature == KRAFT_VERSION {
+        quorum.kraft_version
+    } else {
+        image.feature(feature)
+    };
+    if feature == KRAFT_VERSION && level < current {
+        return refused("Can't downgrade the version of this feature.".into());
+    }
     if level < current && direction == Direction::Upgrade {
         return refused(
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
@@ -140,11 +151,7 @@ fn not_supported(
     feature: &str,
     level: i16,
 ) -> Option<String> {
-    let own = FEATURES.into_iter().find(|(name, _)| *name == feature);
-    let own = own.map(|(_, levels)| Levels {
-        min: *levels.start(),
-        max: *levels.end(),
-    });
+    let own = supported().get(feature).copied();
     let local = std::iter::once((format!("Local controller {}", quorum.local), own));
     let brokers = image.brokers().map(|broker| {
         let levels = broker.features.get(feature).copied();

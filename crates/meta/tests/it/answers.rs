@@ -604,6 +604,7 @@ fn what_was_switched_off_stays_off_at_the_next_start() {
     let updates = [(GROUP_VERSION.to_owned(), off)].into();
     let quorum = Controllers {
         local: BrokerId(1),
+        kraft_version: 0,
         voters: &[],
     };
     let records = update_features(&image, quorum, &updates).expect("allowed");

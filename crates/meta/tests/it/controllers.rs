@@ -127,6 +127,7 @@ fn a_level_is_raised_only_when_every_node_knows_it() {
     let raise = |image: &Image, voters: &[BrokerId]| {
         let quorum = Controllers {
             local: BrokerId(1),
+            kraft_version: 0,
             voters,
         };
         let to = Update {

@@ -92,7 +92,11 @@ impl Quorum {
             node: Some(voter.replica.id),
             endpoint,
         };
-        let question = Request::ApiVersions(ApiVersionsRequest::default());
+        // Nodes refuse a question without a name.
+        let question = Request::ApiVersions(ApiVersionsRequest {
+            client_software_name: "esker".to_owned(),
+            client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        });
         let call = self.send(at.now, target, peer, question);
         let deadline = at.now.plus(self.settings.request_timeout);
         if let Role::Leader(leader) = &mut self.role {

@@ -10,7 +10,7 @@ mod update;
 pub(crate) use add::Adding;
 pub(crate) use remove::Removing;
 
-use model::{Instant, LeaderEpoch, Offset};
+use model::{BrokerId, Instant, LeaderEpoch, Offset};
 use wire::ErrorCode;
 use wire::messages::{AddRaftVoterResponse, KRaftVersionRecord, RemoveRaftVoterResponse};
 
@@ -21,7 +21,7 @@ use crate::event::{AppendTag, Moment};
 use crate::message::Response;
 use crate::state::Role;
 use crate::step::Quorum;
-use crate::voters::VoterSet;
+use crate::voters::{Voter, VoterSet};
 
 /// A change that somebody waits for.
 #[derive(Clone, Debug)]
@@ -130,6 +130,21 @@ impl Quorum {
         }
     }
 
+    /// The first voter that a leader with `kraft.version` 0 does not know to support 1; `None` if there is none.
+    #[must_use]
+    pub fn lacks_dynamic(&self) -> Option<BrokerId> {
+        let Role::Leader(leader) = &self.role else {
+            return None;
+        };
+        let is_ready = |voter: &Voter| !voter.replica.directory.is_zero() && voter.versions.has(1);
+        let mut voters = self.history.voters().iter();
+        let lacking = voters.find(|voter| {
+            let described = leader.described.get(voter.replica.id);
+            !described.is_some_and(is_ready)
+        });
+        lacking.map(|voter| voter.replica.id)
+    }
+
     /// Raises `kraft.version` to 1: the voters, as they described themselves to this leader, go into the log.
     pub(crate) fn on_make_dynamic(&mut self, at: Moment, tag: AppendTag, epoch: LeaderEpoch) {
         let (ours, known) = (self.election.epoch, self.election.leader);
@@ -141,17 +156,11 @@ impl Quorum {
             return self.refuse(tag, why);
         };
         let set = leader.described.clone();
-        let is_known = |set: &VoterSet| {
-            set.len() == self.history.voters().len()
-                && set
-                    .iter()
-                    .all(|voter| !voter.replica.directory.is_zero() && voter.versions.has(1))
-        };
         if epoch != ours || self.leader_watermark().is_none() {
             let why = Refusal::Because(ErrorCode::RequestTimedOut);
             return self.refuse(tag, why);
         }
-        if self.history.is_dynamic() || !is_known(&set) {
+        if self.history.is_dynamic() || self.lacks_dynamic().is_some() {
             let why = Refusal::Because(ErrorCode::InvalidUpdateVersion);
             return self.refuse(tag, why);
         }
@@ -217,6 +226,7 @@ impl Quorum {
 fn added(error: ErrorCode) -> Response {
     Response::AddVoter(AddRaftVoterResponse {
         error_code: error as i16,
+        error_message: words(error).map(str::to_owned),
         ..Default::default()
     })
 }
@@ -224,6 +234,30 @@ fn added(error: ErrorCode) -> Response {
 fn removed(error: ErrorCode) -> Response {
     Response::RemoveVoter(RemoveRaftVoterResponse {
         error_code: error as i16,
+        error_message: words(error).map(str::to_owned),
         ..Default::default()
+    })
+}
+
+/// A refusal for whoever runs the command.
+fn words(error: ErrorCode) -> Option<&'static str> {
+    Some(match error {
+        ErrorCode::None => return None,
+        ErrorCode::UnsupportedVersion => {
+            "voters cannot change while kraft.version is 0: raise it to 1 first (kafka-features upgrade --feature kraft.version=1)"
+        }
+        ErrorCode::RequestTimedOut => {
+            "not now: another change of the voters is under way, or the node has not fetched all of the metadata, or cannot be reached at \
+             its address"
+        }
+        ErrorCode::InvalidRequest => {
+            "a voter has an id, a directory id, an address for the listener of the controllers, and supports the kraft.version of the cluster"
+        }
+        ErrorCode::DuplicateVoter => "the node is a voter already",
+        ErrorCode::VoterNotFound => {
+            "no such voter, or the last one: both its id and the id of its directory have to be right"
+        }
+        ErrorCode::InconsistentClusterId => "the request is for another cluster",
+        other => other.message(),
     })
 }

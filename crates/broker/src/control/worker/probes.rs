@@ -28,7 +28,7 @@ pub(super) struct Suspect {
 impl QuorumWorker {
     /// A new controller has heard of nobody, and the broker of the one before may be what ended its office.
     pub(super) fn probe_all(&mut self) {
-        if !self.shared.metadata.is_active() || self.shared.metadata.is_alone {
+        if !self.shared.metadata.is_active() || self.shared.metadata.is_alone() {
             return;
         }
         let me = self.shared.config().broker.node_id;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use meta::decide::register_broker::FEATURES;
+use meta::decide::register_broker::{FEATURES, KRAFT_LEVELS};
+use meta::versions::KRAFT_VERSION;
 use wire::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::{ApiKey, ErrorCode};
@@ -24,7 +25,7 @@ pub(crate) fn handle(
     request: &ApiVersionsRequest,
     version: i16,
     view: &View<'_>,
-    peers: &[Served],
+    (peers, kraft_version): (&[Served], i16),
 ) -> ApiVersionsResponse {
     if NAMED_FROM <= version && software(request).is_none() {
         return ApiVersionsResponse {
@@ -35,6 +36,7 @@ pub(crate) fn handle(
     let finalized = view
         .image
         .features()
+        .chain([(KRAFT_VERSION, kraft_version)])
         .filter(|(_, level)| 0 < *level)
         .map(|(name, level)| FinalizedFeatureKey {
             name: name.into(),
@@ -53,8 +55,8 @@ pub(crate) fn handle(
             .chain(peers)
             .map(row)
             .collect(),
-        supported_features: FEATURES
-            .into_iter()
+        supported_features: (FEATURES.into_iter())
+            .chain([(KRAFT_VERSION, KRAFT_LEVELS)])
             .filter(|(_, levels)| LEVEL_0_FROM <= version || 0 < *levels.start())
             .map(|(name, levels)| SupportedFeatureKey {
                 name: name.into(),
@@ -129,7 +131,8 @@ pub(crate) fn on_api_versions(call: &mut Call<'_>, request: ApiVersionsRequest) 
     let shared = Arc::clone(&call.desk.shared);
     let view = scene.view(&shared.metadata.cluster_id);
     let peers = peers::rows(call);
-    let response = handle(&request, call.version(), &view, peers);
+    let kraft_version = shared.metadata.kraft_version();
+    let response = handle(&request, call.version(), &view, (&peers, kraft_version));
     call.reply(ApiKey::ApiVersions, &response)
 }
 
@@ -143,7 +146,7 @@ mod tests {
             client_software_name: name.into(),
             client_software_version: "1.0".into(),
         };
-        handle(&request, version, &Fixture::new("").view(), &[])
+        handle(&request, version, &Fixture::new("").view(), (&[], 0))
     }
 
     #[test]
@@ -209,7 +212,7 @@ mod tests {
             client_software_name: "probe".into(),
             client_software_version: "1.0".into(),
         };
-        let response = handle(&request, 4, &fixture.view(), &[]);
+        let response = handle(&request, 4, &fixture.view(), (&[], 0));
         let is_it = |name: &str| name == "group.version";
         assert!(
             !response
@@ -236,7 +239,7 @@ mod tests {
             assert!(!told.is_empty() && told.iter().all(|(_, least)| 1 <= *least));
         }
         let all = supported(4);
-        assert_eq!(all.len(), FEATURES.len());
+        assert_eq!(all.len(), FEATURES.len() + 1);
         assert!(all.contains(&("group.version".into(), 0)));
     }
 

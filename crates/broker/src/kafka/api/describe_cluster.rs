@@ -28,8 +28,13 @@ pub(crate) fn on_describe_cluster(call: &mut Call<'_>, request: DescribeClusterR
     let view = scene
         .view(&call.desk.shared.metadata.cluster_id)
         .led_by(quorum.view.leader);
-    let own = view.broker.quorum.controller_listener.as_ref();
-    let door = if own.is_some_and(|listener| listener.port == call.asker.local.port()) {
+    let settings = &view.broker.quorum;
+    let is_for_controllers = match &settings.controller_listener {
+        Some(own) => own.port == call.asker.local.port(),
+        // A door that serves both is what the asker takes it for.
+        None => settings.roles.controller && request.endpoint_type == CONTROLLERS,
+    };
+    let door = if is_for_controllers {
         Door::Controller(&quorum)
     } else {
         Door::Broker
@@ -56,7 +61,7 @@ fn handle(
         Door::Broker => (BROKERS, view.controller_id(), brokers(request, view)),
         Door::Controller(quorum) => {
             let leader = quorum.view.leader.unwrap_or(meta::NO_LEADER);
-            (CONTROLLERS, leader.0, controllers(quorum))
+            (CONTROLLERS, leader.0, controllers(quorum, view))
         }
     };
     match request.endpoint_type {
@@ -116,14 +121,20 @@ fn brokers(request: &DescribeClusterRequest, view: &View<'_>) -> Vec<DescribeClu
     brokers.filter_map(describe).collect()
 }
 
-/// The voters, where other nodes find them.
-fn controllers(quorum: &Quorum) -> Vec<DescribeClusterBroker> {
+/// The voters, where other nodes find them. One that is alone is at the door of its broker.
+fn controllers(quorum: &Quorum, view: &View<'_>) -> Vec<DescribeClusterBroker> {
+    let at_broker = |id: BrokerId| {
+        let address = view.endpoint(view.image.broker(id)?)?;
+        Some((address.host, address.port))
+    };
     let describe = |(id, listeners): &(BrokerId, Vec<raft::Listener>)| {
-        let listener = listeners.first()?;
+        let listener = listeners.first();
+        let own = listener.map(|at| (at.endpoint.host.clone(), at.endpoint.port));
+        let (host, port) = own.or_else(|| at_broker(*id))?;
         Some(DescribeClusterBroker {
             broker_id: id.0,
-            host: listener.endpoint.host.clone(),
-            port: i32::from(listener.endpoint.port),
+            host,
+            port: i32::from(port),
             ..DescribeClusterBroker::default()
         })
     };

@@ -160,6 +160,8 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::PushTelemetry, 0, 0),
     served(ApiKey::ListConfigResources, 0, 1),
     served(ApiKey::DescribeTopicPartitions, 0, 0),
+    served(ApiKey::AddRaftVoter, 0, 1),
+    served(ApiKey::RemoveRaftVoter, 0, 0),
 ];
 
 const fn served_newest(key: ApiKey) -> Served {
@@ -178,8 +180,6 @@ pub(crate) const PEERS: &[Served] = &[
     served_newest(ApiKey::BrokerHeartbeat),
     served_newest(ApiKey::AllocateProducerIds),
     served_newest(ApiKey::ControllerRegistration),
-    served_newest(ApiKey::AddRaftVoter),
-    served_newest(ApiKey::RemoveRaftVoter),
     served_newest(ApiKey::UpdateRaftVoter),
 ];
 
@@ -280,7 +280,7 @@ mod tests {
                     client_software_name: name(),
                     client_software_version: name(),
                 };
-                api_versions::handle(&request, version, view, &[])
+                api_versions::handle(&request, version, view, (&[], 0))
             },
         );
         check(
@@ -499,7 +499,7 @@ mod tests {
                     feature_updates: vec![update],
                     ..Default::default()
                 };
-                update_features::handle(&request, version, view).1
+                update_features::handle(&request, version, view, 0).1
             },
         );
         check(

@@ -1,28 +1,55 @@
 //! UpdateFeatures: levels of features, up or down (KIP-584, KIP-778).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use meta::Record;
-use meta::decide::update_features::{Direction, Update};
-use wire::ErrorCode;
+use meta::decide::update_features::{Direction, Update, UpdateError};
+use meta::versions::KRAFT_VERSION;
 use wire::messages::update_features_response::UpdatableFeatureResult;
 use wire::messages::{UpdateFeaturesRequest, UpdateFeaturesResponse};
+use wire::{ApiKey, ErrorCode};
 
 use super::refusal;
+use crate::event_loop::Outcome;
+use crate::kafka::call::Call;
+use crate::metadata::Levels;
 use crate::ops::view::View;
-use crate::ops::{Mode, cluster};
+use crate::ops::{Mode, change, cluster};
 
 /// First version that says which way an update goes; before it a flag says whether down is fine.
 const UPGRADE_TYPE_VERSION: i16 = 1;
 /// Last version with a result for each feature; they change together.
 const RESULTS_UNTIL: i16 = 1;
 
+pub(crate) fn on_update_features(call: &mut Call<'_>, request: UpdateFeaturesRequest) -> Outcome {
+    let version = call.version();
+    let patience = Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into());
+    let ticket = call.ticket();
+    let refuse = |why| {
+        refused(&UpdateError::Level {
+            feature: KRAFT_VERSION.to_owned(),
+            level: 1,
+            reason: why,
+        })
+    };
+    let (response, begun) = change::begin_features(
+        call.desk,
+        &call.asker,
+        (ticket, patience),
+        |view, kraft_version| handle(&request, version, view, kraft_version),
+        refuse,
+    );
+    call.answer_begun(ApiKey::UpdateFeatures, response, begun)
+}
+
+/// `kraft_version` is the level of that feature now.
 #[must_use]
 pub(crate) fn handle(
     request: &UpdateFeaturesRequest,
     version: i16,
     view: &View<'_>,
-) -> (Vec<Record>, UpdateFeaturesResponse) {
+    kraft_version: i16,
+) -> (Levels, UpdateFeaturesResponse) {
     let updates: BTreeMap<String, Update> = request
         .feature_updates
         .iter()
@@ -37,18 +64,9 @@ pub(crate) fn handle(
         })
         .collect();
     let mode = Mode::validate_if(request.validate_only);
-    let records = match cluster::update(view, &updates, mode) {
-        Ok(records) => records,
-        Err(error) => {
-            let words =
-                "The update failed for all features since the following feature had an error";
-            let response = UpdateFeaturesResponse {
-                error_code: refusal::update_features(&error).code(),
-                error_message: Some(format!("{words}: {error}")),
-                ..UpdateFeaturesResponse::default()
-            };
-            return (Vec::new(), response);
-        }
+    let levels = match cluster::update(view, kraft_version, &updates, mode) {
+        Ok(levels) => levels,
+        Err(error) => return (Levels::default(), refused(&error)),
     };
     let done = |feature: &String| UpdatableFeatureResult {
         feature: feature.clone(),
@@ -64,7 +82,16 @@ pub(crate) fn handle(
         results,
         ..UpdateFeaturesResponse::default()
     };
-    (records, response)
+    (levels, response)
+}
+
+fn refused(error: &UpdateError) -> UpdateFeaturesResponse {
+    let words = "The update failed for all features since the following feature had an error";
+    UpdateFeaturesResponse {
+        error_code: refusal::update_features(error).code(),
+        error_message: Some(format!("{words}: {error}")),
+        ..UpdateFeaturesResponse::default()
+    }
 }
 
 #[cfg(test)]
@@ -102,7 +129,7 @@ mod tests {
             (1, UNSAFE),
         ] {
             let request = request(&[("transaction.version", level, direction)], false);
-            let (records, response) = handle(&request, 2, &fixture.view());
+            let (Levels { records, .. }, response) = handle(&request, 2, &fixture.view(), 0);
             assert_eq!((response.error_code, response.results.len()), (0, 0));
             fixture.replay(&records);
             assert_eq!(fixture.image.feature("transaction.version"), level);
@@ -115,7 +142,7 @@ mod tests {
         for (allow_downgrade, level, code) in [(false, 0, 95), (true, 0, 0), (false, 1, 0)] {
             let mut request = request(&[("group.version", level, UPGRADE)], false);
             request.feature_updates[0].allow_downgrade = allow_downgrade;
-            let (records, response) = handle(&request, 0, &fixture.view());
+            let (Levels { records, .. }, response) = handle(&request, 0, &fixture.view(), 0);
             assert_eq!(response.error_code, code, "{allow_downgrade} {level}");
             fixture.replay(&records);
         }
@@ -126,7 +153,7 @@ mod tests {
     fn a_validated_update_changes_nothing() {
         let fixture = Fixture::new("");
         let request = request(&[("group.version", 0, SAFE)], true);
-        let (records, response) = handle(&request, 1, &fixture.view());
+        let (Levels { records, .. }, response) = handle(&request, 1, &fixture.view(), 0);
         assert!(records.is_empty());
         let result = UpdatableFeatureResult {
             feature: "group.version".into(),
@@ -189,7 +216,8 @@ mod tests {
                 "Invalid update version 1 for feature no.such. Local controller 1 does not support this feature.",
             ),
         ] {
-            let (records, response) = handle(&request(updates, false), 1, &fixture.view());
+            let (Levels { records, .. }, response) =
+                handle(&request(updates, false), 1, &fixture.view(), 0);
             let words = format!(
                 "The update failed for all features since the following feature had an error: {words}"
             );
@@ -202,16 +230,18 @@ mod tests {
     #[test]
     fn a_level_is_not_lowered_by_an_update_that_raises() {
         let mut fixture = Fixture::new("");
-        let (records, _) = handle(
+        let (Levels { records, .. }, _) = handle(
             &request(&[("transaction.version", 0, SAFE)], false),
             2,
             &fixture.view(),
+            0,
         );
         fixture.replay(&records);
-        let (records, response) = handle(
+        let (Levels { records, .. }, response) = handle(
             &request(&[("transaction.version", 1, SAFE)], false),
             2,
             &fixture.view(),
+            0,
         );
         assert_eq!((response.error_code, records.len()), (95, 0));
     }

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use wire::Uuid;
 use wire::any::AnyRequest::{
-    ApiVersions, DescribeCluster, DescribeQuorum, GetTelemetrySubscriptions, PushTelemetry,
-    UnregisterBroker, UpdateFeatures,
+    AddRaftVoter, ApiVersions, DescribeCluster, DescribeQuorum, GetTelemetrySubscriptions,
+    PushTelemetry, RemoveRaftVoter, UnregisterBroker, UpdateFeatures,
 };
+use wire::messages::add_raft_voter_request as adding;
 use wire::messages::*;
 use wire::messages::{describe_quorum_request as quorum, update_features_request as features};
 
@@ -58,6 +59,65 @@ pub(super) fn describe_quorum() -> Cases {
         ),
         ("another topic", of(vec![topic("none", vec![0])])),
     ]
+}
+
+/// While `kraft.version` is 0 none of them changes anything.
+pub(super) fn add_raft_voter() -> Cases {
+    let listener = |name: &str| adding::Listener {
+        name: text(name),
+        host: text("127.0.0.1"),
+        port: 9,
+    };
+    let of = |voter_id, directory, cluster: Option<&str>, listeners| {
+        AddRaftVoter(AddRaftVoterRequest {
+            cluster_id: cluster.map(text),
+            timeout_ms: 1000,
+            voter_id,
+            voter_directory_id: Uuid([directory; 16]),
+            listeners,
+            ack_when_committed: true,
+        })
+    };
+    let good = || vec![listener("PLAINTEXT")];
+    let mut cases = vec![
+        ("a voter", of(2, 7, None, good())),
+        ("another cluster", of(2, 7, Some("none"), good())),
+        ("no directory", of(2, 0, None, good())),
+        ("nowhere", of(2, 7, None, Vec::new())),
+        ("the voter that there is", of(1, 7, None, good())),
+        (
+            "odd listeners",
+            of(
+                2,
+                7,
+                None,
+                names().iter().map(|name| listener(name)).collect(),
+            ),
+        ),
+    ];
+    for id in [-1, i32::MIN, i32::MAX] {
+        cases.push(("an odd id", of(id, 7, None, good())));
+    }
+    cases
+}
+
+pub(super) fn remove_raft_voter() -> Cases {
+    let of = |voter_id, directory, cluster: Option<&str>| {
+        RemoveRaftVoter(RemoveRaftVoterRequest {
+            cluster_id: cluster.map(text),
+            voter_id,
+            voter_directory_id: Uuid([directory; 16]),
+        })
+    };
+    let mut cases = vec![
+        ("a voter", of(1, 7, None)),
+        ("another cluster", of(1, 7, Some("none"))),
+        ("no directory", of(1, 0, None)),
+    ];
+    for id in [-1, 2, i32::MIN, i32::MAX] {
+        cases.push(("an odd id", of(id, 7, None)));
+    }
+    cases
 }
 
 pub(super) fn update_features() -> Cases {

@@ -6,6 +6,7 @@ mod changes;
 mod cluster;
 mod groups;
 mod members;
+mod nodes;
 mod offsets;
 mod produce;
 mod records;
@@ -125,6 +126,15 @@ pub(crate) fn requests(key: ApiKey, scene: &Scene) -> Cases {
         ApiKey::UpdateFeatures => cluster::update_features(),
         ApiKey::DescribeCluster => cluster::describe_cluster(),
         ApiKey::UnregisterBroker => cluster::unregister_broker(),
+        ApiKey::AddRaftVoter => cluster::add_raft_voter(),
+        ApiKey::RemoveRaftVoter => cluster::remove_raft_voter(),
+        ApiKey::AlterPartition => nodes::alter_partition(),
+        ApiKey::Envelope => nodes::envelope(),
+        ApiKey::FetchSnapshot => nodes::fetch_snapshot(),
+        ApiKey::BrokerRegistration => nodes::broker_registration(),
+        ApiKey::BrokerHeartbeat => nodes::broker_heartbeat(),
+        ApiKey::AllocateProducerIds => nodes::allocate_producer_ids(),
+        ApiKey::ControllerRegistration => nodes::controller_registration(),
         ApiKey::GetTelemetrySubscriptions => cluster::get_telemetry_subscriptions(),
         ApiKey::PushTelemetry => cluster::push_telemetry(),
         other => panic!("{other:?} is served: it needs hostile requests here"),

@@ -1,0 +1,117 @@
+//! A cluster of one becomes one of three while it runs, and one of two again.
+
+#![allow(clippy::disallowed_methods)] // tests meet the operating system as users do
+
+use std::path::Path;
+
+use crate::broker::{Broker, Dir};
+use crate::cluster::{addresses, until};
+
+const RECORDS: usize = 500;
+
+fn produce(broker: &Broker, topic: &str) {
+    let lines: String = (0..RECORDS).map(|line| format!("{line}\n")).collect();
+    broker.ok(&["produce", topic], lines.as_bytes());
+}
+
+fn count(broker: &Broker, topic: &str) -> usize {
+    let output = broker.run(&["consume", topic, "--from", "beginning", "-e"], b"");
+    output.stdout.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// The voters by number, as `broker` says.
+fn voters(broker: &Broker) -> Vec<i64> {
+    let output = broker.run(&["--json", "cluster", "quorum"], b"");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let replicas = told["replicas"].as_array().cloned().unwrap_or_default();
+    let voters = replicas.iter().filter(|it| it["role"] != "observer");
+    voters.filter_map(|it| it["node"].as_i64()).collect()
+}
+
+fn await_brokers(broker: &Broker, count: usize) {
+    until(|| {
+        let output = broker.run(&["--json", "cluster", "brokers"], b"");
+        let brokers: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let live = brokers.as_array().into_iter().flatten();
+        live.filter(|it| it["state"] == "live").count() == count
+    });
+}
+
+fn restart(id: usize, addresses: &[String], data: &Path) -> Broker {
+    if id == 1 {
+        // Its settings name nobody else: the others are in its log.
+        Broker::start_at(&addresses[0], data)
+    } else {
+        Broker::start_joining(id, &addresses[id - 1], &addresses[0], data, &[])
+    }
+}
+
+#[test]
+fn a_lone_node_grows_to_three_of_which_any_may_die() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let first = Broker::start_at(&addresses[0], &dirs[0].0);
+    first.ok(&["topic", "create", "before"], b"");
+    produce(&first, "before");
+    let mut nodes = vec![Some(first)];
+    for id in 2..=3 {
+        nodes.push(Some(restart(id, &addresses, &dirs[id - 1].0)));
+    }
+    let first = nodes[0].as_ref().unwrap();
+    await_brokers(first, 3);
+    assert_eq!(voters(first), [1]);
+    for id in ["2", "3"] {
+        first.ok(&["cluster", "add-voter", id], b"");
+        // Given again it says the same.
+        first.ok(&["cluster", "add-voter", id], b"");
+    }
+    assert_eq!(voters(first), [1, 2, 3]);
+    first.ok(&["topic", "create", "after", "-r", "3"], b"");
+    produce(first, "after");
+
+    for dead in 0..3 {
+        nodes[dead].take().unwrap().kill();
+        let other = nodes[(dead + 1) % 3].as_ref().unwrap();
+        let name = format!("without-{dead}");
+        until(|| {
+            let made = other.run(&["topic", "create", &name, "-r", "2"], b"");
+            made.status.success()
+        });
+        until(|| count(other, "after") == RECORDS);
+        let id = dead + 1;
+        let again = restart(id, &addresses, &dirs[dead].0);
+        await_brokers(&again, 3);
+        until(|| voters(&again) == [1, 2, 3]);
+        nodes[dead] = Some(again);
+    }
+    let second = nodes[1].as_ref().unwrap();
+    until(|| count(second, "before") == RECORDS);
+
+    // The leader, too: another is elected, and the removal holds.
+    second.ok(&["cluster", "remove-voter", "3"], b"");
+    until(|| voters(second) == [1, 2]);
+    second.ok(&["cluster", "remove-voter", "1"], b"");
+    until(|| voters(second) == [2]);
+    assert_eq!(count(second, "before"), RECORDS);
+    for node in nodes.into_iter().flatten() {
+        assert_eq!(node.stop(), Some(0));
+    }
+}
+
+#[test]
+fn controllers_join_by_themselves_where_the_settings_say_so() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let first = Broker::start_at(&addresses[0], &dirs[0].0);
+    let join = ["--set", "controller.quorum.auto.join.enable=true"];
+    let others: Vec<Broker> = (2..=3)
+        .map(|id| {
+            let data = &dirs[id - 1].0;
+            Broker::start_joining(id, &addresses[id - 1], &addresses[0], data, &join)
+        })
+        .collect();
+    until(|| voters(&first) == [1, 2, 3]);
+    first.kill();
+    until(|| {
+        let made = others[0].run(&["topic", "create", "t", "-r", "2"], b"");
+        made.status.success()
+    });
+}
