@@ -72,7 +72,8 @@ impl Partition {
         state.forget_unwritten(|tail| tail.cut(to));
         state.are_epochs_changed |= state.epochs.truncate_from_end(to);
         state.aborted.retain(|txn| txn.last_offset < to);
-        state.cut_holes(to);
+        let cut_off = state.cut_holes(to);
+        state.cut_off.extend(cut_off);
         let has_producers =
             !state.producers.is_empty() || state.producers.first_unstable().is_some();
         if !has_producers {
@@ -235,12 +236,19 @@ impl PartitionState {
         first.filter(|_| !self.cuts.keep_what_is_lost())
     }
 
-    /// Lost offsets behind the end are nobody's loss.
-    pub(crate) fn cut_holes(&mut self, to: Offset) {
+    /// Lost offsets behind the end are nobody's loss. Returns them: until the files are cut a start finds them in its log.
+    pub(crate) fn cut_holes(&mut self, to: Offset) -> Vec<Hole> {
+        let behind = self.holes.iter().filter(|hole| to < hole.to);
+        let behind = behind.map(|hole| Hole {
+            from: hole.from.max(to),
+            to: hole.to,
+        });
+        let behind = behind.collect();
         self.holes.retain(|hole| hole.from < to);
         for hole in &mut self.holes {
             hole.to = hole.to.min(to);
         }
+        behind
     }
 
     pub(crate) fn tell_sync_watchers(&mut self, news: &mut Vec<News>) {

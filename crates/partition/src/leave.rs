@@ -100,7 +100,7 @@ impl PartitionState {
         self.epochs.assign(epoch, at);
         self.are_epochs_changed = true;
         self.aborted.clear();
-        self.holes.clear();
+        self.cut_off.append(&mut self.holes);
         self.producers = ProducerStates::new(at);
         self.cuts.await_producers(false);
         self.cuts.push(life, FileCut::Restart { at });

@@ -110,6 +110,8 @@ pub(crate) struct PartitionState {
     pub(crate) arrives_at: Option<Weak<dyn Registry>>,
     /// Offsets `from..to` that were durable and cannot be read any more; reported, never skipped over.
     pub(crate) holes: Vec<Hole>,
+    /// Those behind cuts that the files have not seen.
+    pub(crate) cut_off: Vec<Hole>,
     /// The offset at which rot was reported last, and where readers can go on.
     pub(crate) reported: Option<(Offset, Option<Offset>)>,
 }
@@ -272,6 +274,7 @@ impl Partition {
                 pause: None,
                 arrives_at: None,
                 holes: start.holes,
+                cut_off: Vec::new(),
                 reported: None,
             }),
         }

@@ -476,7 +476,7 @@ impl ReplicaWorker {
                 tracing::error!(
                     target: env::logs::REPLICATION,
                     "{}-{}: this replica does not follow broker {} any more: {why}; one of the two logs is not what it was. If the leader's \
-                     is right, stop this broker, remove the directory of the partition, and start it again",
+                     is right, reassign the partition to other brokers and then back to this one, which drops this log and fetches it again",
                     partition.topic, partition.index, followed.leader,
                 );
                 self.rest(key, None);

@@ -34,8 +34,9 @@ impl Partition {
 
     pub(super) fn lost(&self) -> Vec<checkpoint::Lost> {
         let state = self.state.lock();
-        let log_start = state.progress.points().start;
-        lost(self.topic_id, self.index, &state.holes, log_start)
+        let log_start = state.marks().log_start;
+        let holes: Vec<Hole> = state.holes.iter().chain(&state.cut_off).copied().collect();
+        lost(self.topic_id, self.index, &holes, log_start)
     }
 }
 

@@ -2,7 +2,7 @@
 //! again.
 
 use env::sim::Rot;
-use partition::{CutError, FollowError, Isolation};
+use partition::{CutError, FollowError, Isolation, Restart};
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn open_follower(machine: &Machine, has_others: bool) -> Rig {
     let (recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh).unwrap();
     let lookup = |id: Uuid, _| {
         let at = usize::from(id.0[0]).checked_sub(1)?;
-        let is_known = at == 0;
+        let is_known = at < 2;
         is_known.then(|| Found {
             has_others,
             ..found(at, &small_segments())
@@ -27,7 +27,8 @@ fn open_follower(machine: &Machine, has_others: bool) -> Rig {
     };
     let restored = recovery.restore(lookup, told(TOPICS)).unwrap();
     let opened = restored.finish(env.threads.bell()).unwrap();
-    let rig = rig_with(opened, &[small_segments()], |_| true, BTreeMap::new());
+    let configs = [small_segments(), small_segments()];
+    let rig = rig_with(opened, &configs, |_| true, BTreeMap::new());
     set_role(&rig.partitions[0], EPOCH, Role::NotLeading);
     rig
 }
@@ -241,5 +242,37 @@ fn files_that_are_gone_or_cannot_be_read_are_fetched_again_where_others_have_the
         assert_eq!(offsets(&rig), (0..COUNT).collect::<Vec<_>>());
         assert!(!rig.partitions[0].has_holes());
         assert_eq!(aside(&machine).len(), usize::from(!is_gone));
+    }
+}
+
+/// A checkpoint may come between a cut and the round that makes it durable.
+#[test]
+fn a_loss_behind_a_cut_is_known_until_the_cut_is_durable() {
+    for is_restart in [false, true] {
+        let machine = machine(61);
+        let mut rig = with_a_hole(&machine);
+        let mut known = vec![Known::default(); 2];
+        lead(&rig.partitions[1], 1);
+        rig.work(&machine, SECOND, &mut known);
+        rig.append(1, &[value("other", 1)], &mut known).unwrap();
+        rig.commit(&mut known);
+        if is_restart {
+            let restart = Restart {
+                log_start: Offset(50),
+                at: Offset(50),
+                epoch: LeaderEpoch(EPOCH),
+            };
+            rig.partitions[0].restart(restart).unwrap();
+        } else {
+            rig.partitions[0]
+                .cut(Offset(1), LeaderEpoch(EPOCH))
+                .unwrap();
+        }
+        rig.stop();
+        drop(rig);
+        machine.power_cut();
+        let rig = open_follower(&machine, true);
+        assert_eq!(rig.partitions[0].bounds().log_end, Offset(COUNT));
+        assert!(rig.partitions[0].has_holes(), "restart: {is_restart}");
     }
 }

@@ -73,7 +73,11 @@ impl PartitionState {
         }
         self.holes.extend(lost);
         self.are_epochs_changed = true;
-        if self.cuts.on_done(cut) && self.cuts.awaits_producers() {
+        let are_over = self.cuts.on_done(cut);
+        if are_over {
+            self.cut_off.clear();
+        }
+        if are_over && self.cuts.awaits_producers() {
             self.producers = derived.producers.clone();
             let unwritten = self.tail.unwritten(self.tail.end(), usize::MAX);
             for batch in &unwritten {
