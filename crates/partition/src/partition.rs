@@ -82,6 +82,8 @@ pub(crate) struct PartitionState {
     pub(crate) config: Arc<LogConfig>,
     /// At most one in each round.
     pub(crate) trims: VecDeque<PendingTrim>,
+    /// Durable here, and not known to be on every replica in sync: the next leader would bring back what clients were told is deleted.
+    pub(crate) trims_elsewhere: Vec<PendingTrim>,
     /// The log start moved since the segment writer last looked.
     pub(crate) has_trimmed: bool,
     pub(crate) watchers: Vec<Watcher>,
@@ -123,7 +125,7 @@ pub(crate) struct Watcher {
     pub(crate) isolation: Isolation,
 }
 
-/// A log start that is not durable, and who waits for it.
+/// A log start that is not durable everywhere, and who waits for it.
 pub(crate) struct PendingTrim {
     pub(crate) start: Offset,
     pub(crate) tickets: Vec<Ticket>,
@@ -257,6 +259,7 @@ impl Partition {
                 producers,
                 config: start.config,
                 trims: VecDeque::new(),
+                trims_elsewhere: Vec::new(),
                 // So that the segment writer takes the files for written since the checkpoint.
                 has_trimmed: is_unsettled,
                 watchers: Vec::new(),
@@ -505,6 +508,7 @@ impl PartitionState {
         news.extend(
             self.trims
                 .drain(..)
+                .chain(self.trims_elsewhere.drain(..))
                 .flat_map(|trim| trim.tickets)
                 .map(News::Failed),
         );

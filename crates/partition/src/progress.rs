@@ -569,6 +569,21 @@ impl Progress {
         });
     }
 
+    /// Where the log starts at least on every replica that may lead next; `None` while one has not said so, and where we do not lead.
+    pub(crate) fn start_everywhere(&self) -> Option<Offset> {
+        let replicas = match &self.role {
+            Role::NotLeading => return None,
+            Role::Elected => return Some(self.points.start),
+            Role::Leading(replicas) => replicas,
+        };
+        let mut others = (replicas.in_sync.iter().chain(self.pending.iter().flatten()))
+            .filter(|of| **of != replicas.me);
+        others.try_fold(self.points.start, |start, broker| {
+            let follower = self.followers.get(broker)?;
+            follower.synced.map(|_| start.min(follower.log_start))
+        })
+    }
+
     /// True if what ends at `until` has come to what is `wanted`.
     pub(crate) fn has_reached(&self, until: Offset, wanted: Wanted) -> bool {
         match wanted {

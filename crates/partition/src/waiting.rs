@@ -40,7 +40,14 @@ impl Partition {
             let before = state.bounds();
             state.raise_log_start(trim.start);
             state.has_trimmed = true;
-            news.extend(trim.tickets.into_iter().map(News::Reached));
+            // A leader hears of it with the next fetch.
+            state.tell_sync_watchers(news);
+            if !trim.tickets.is_empty() {
+                // And followers with the answer to the one that waits.
+                state.tell_end_watchers(news);
+                state.trims_elsewhere.push(trim);
+                state.redeem_trims(news);
+            }
             // The log start may have passed the beginning of an open transaction.
             state.tell_watchers(before, news);
         }
@@ -136,9 +143,10 @@ impl Partition {
         if !has_changed {
             return;
         }
-        let trims = state.trims.iter_mut();
+        let trims = state.trims.iter_mut().chain(&mut state.trims_elsewhere);
         let tickets = trims.flat_map(|trim| std::mem::take(&mut trim.tickets));
         news.extend(tickets.map(News::NotLeader));
+        state.trims_elsewhere.clear();
         // They look again, and see that another broker leads.
         let watchers = state.watchers.drain(..);
         news.extend(watchers.map(|watcher| News::Readable(watcher.ticket)));
@@ -174,10 +182,11 @@ impl Partition {
     /// Forgets those of `inbox` that wait for a commit no more. On a full disk it may take hours to come, and clients that ask again
     /// wait once more each time.
     pub fn forget_waiters(&self, inbox: InboxId, is_waiting: impl Fn(WaiterKey) -> bool) {
-        let mut state = self.state.lock();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
         let is_over = |ticket: &Ticket| ticket.inbox == inbox && !is_waiting(ticket.key);
         state.progress.forget(is_over);
-        for trim in &mut state.trims {
+        for trim in state.trims.iter_mut().chain(&mut state.trims_elsewhere) {
             trim.tickets.retain(|ticket| !is_over(ticket));
         }
     }
@@ -226,6 +235,21 @@ impl PartitionState {
             self.tell_watchers(before, news);
         }
         self.progress.redeem(news);
+        self.redeem_trims(news);
+    }
+
+    /// Lets those know whose trim is durable on every replica that may lead next.
+    fn redeem_trims(&mut self, news: &mut Vec<News>) {
+        if self.trims_elsewhere.is_empty() {
+            return;
+        }
+        let Some(start) = self.progress.start_everywhere() else {
+            return;
+        };
+        let done = self
+            .trims_elsewhere
+            .extract_if(.., |trim| trim.start <= start);
+        news.extend(done.flat_map(|trim| trim.tickets).map(News::Reached));
     }
 
     /// The log has grown, or will not grow here.

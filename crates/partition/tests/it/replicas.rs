@@ -52,12 +52,16 @@ fn commit(rig: &Rig) -> Vec<News> {
 }
 
 fn follower_at(rig: &Rig, synced: i64) -> Vec<News> {
+    follower_from(rig, 0, synced)
+}
+
+fn follower_from(rig: &Rig, log_start: i64, synced: i64) -> Vec<News> {
     let mut news = Vec::new();
     let said = FollowerAt {
         epoch: rig.partitions[0].bounds().epoch,
         broker: OTHER,
         broker_epoch: 1,
-        log_start: Offset::ZERO,
+        log_start: Offset(log_start),
         synced: Offset(synced),
     };
     rig.partitions[0].on_follower_at(said, &mut news);
@@ -92,6 +96,48 @@ fn one_ack_waits_for_our_sync_and_all_for_the_follower_too() {
     assert_eq!(follower_at(&rig, 2), [News::Reached(ticket(2))]);
     assert_eq!(follower_at(&rig, 3), [News::Reached(ticket(3))]);
     assert_eq!(points(&rig), [0, 3, 3, 3]);
+}
+
+/// The next leader would show again what a client was told is deleted.
+#[test]
+fn a_trim_is_done_when_it_is_durable_on_every_replica_in_sync() {
+    let machine = machine(1);
+    let mut rig = led_by_two(&machine, small_segments());
+    for number in 0..4 {
+        append(&mut rig, number, Acks::None).unwrap();
+    }
+    commit(&rig);
+    follower_at(&rig, 4);
+    let trim =
+        |rig: &Rig, to: i64, number: u32| rig.partitions[0].trim(Some(Offset(to)), ticket(number));
+    assert_eq!(trim(&rig, 2, 1), Ok(Offset(2)));
+    assert_eq!(trim(&rig, 3, 2), Ok(Offset(3)));
+    assert_eq!(commit(&rig), []);
+    assert_eq!(points(&rig), [3, 4, 4, 4]);
+    assert_eq!(follower_from(&rig, 1, 4), []);
+    assert_eq!(
+        follower_from(&rig, 3, 4),
+        [News::Reached(ticket(1)), News::Reached(ticket(2))]
+    );
+
+    // One that is not in sync is not waited for.
+    assert_eq!(trim(&rig, 4, 3), Ok(Offset(4)));
+    assert_eq!(commit(&rig), []);
+    let news = set_role(&rig.partitions[0], 1, leading(&[ME]));
+    assert_eq!(news, [News::Reached(ticket(3))]);
+}
+
+#[test]
+fn a_trim_that_the_replicas_in_sync_lack_is_not_done_when_another_leads() {
+    let machine = machine(1);
+    let mut rig = led_by_two(&machine, small_segments());
+    append(&mut rig, 1, Acks::None).unwrap();
+    commit(&rig);
+    follower_at(&rig, 1);
+    rig.partitions[0].trim(None, ticket(1)).unwrap();
+    assert_eq!(commit(&rig), []);
+    let news = set_role(&rig.partitions[0], 2, Role::NotLeading);
+    assert_eq!(news, [News::NotLeader(ticket(1))]);
 }
 
 /// The same batch of an idempotent producer each time; true if news of it will come.

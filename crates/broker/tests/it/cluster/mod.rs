@@ -9,3 +9,4 @@ mod nodes;
 mod preferred;
 mod reads;
 mod spread;
+mod trims;
