@@ -82,7 +82,7 @@ pub(crate) struct Admin {
     /// And that it lets the logs of the coordinators take no batch for a moment.
     pub(crate) squeezes: u64,
     /// It did, and has not heard that they take them again; and until when such a change may arrive from a connection that was lost.
-    pub(crate) is_tight: bool,
+    is_tight: bool,
     tight_until: Instant,
     dirs: Vec<String>,
     places: BTreeMap<(String, i32), String>,
@@ -270,6 +270,11 @@ impl Admin {
         }
     }
 
+    /// True if the topics of the coordinators may have settings under which their batches are too large, or may get them still.
+    pub(crate) fn may_be_tight(&self, now: Instant) -> bool {
+        self.is_tight || now < self.tight_until
+    }
+
     /// Topics that it was told are there, and those that it was told are gone.
     pub(crate) fn told(&self) -> (Vec<&str>, Vec<&str>) {
         let of = |wanted| {
@@ -298,8 +303,7 @@ impl Admin {
         if !wanted.is_empty() {
             return Asked::Create(wanted);
         }
-        let may_be_tight = self.is_tight || now < self.tight_until;
-        if may_be_tight && (self.is_quiet || self.chance.one_in(2)) {
+        if self.may_be_tight(now) && (self.is_quiet || self.chance.one_in(2)) {
             return Asked::Squeeze(None);
         }
         let draw = self.chance.below(100);

@@ -20,8 +20,9 @@ const TXN_TIMEOUT: Duration = Duration::from_secs(60);
 impl Run {
     /// The logs of the coordinators take batches again. While the directory of the metadata was offline nothing could be changed.
     pub(super) fn demand_room(&mut self) {
-        if !self.until(DRAIN_MAX, |run| !run.clients.admin.is_tight)
-            && self.clients.notes.violations.is_empty()
+        if !self.until(DRAIN_MAX, |run| {
+            !run.clients.admin.may_be_tight(run.cluster.now())
+        }) && self.clients.notes.violations.is_empty()
         {
             let what = "the topics of the coordinators do not get their settings back".to_owned();
             self.clients.notes.violation(what);

@@ -73,3 +73,11 @@ fn a_replica_whose_directory_is_gone_judges_no_other_log() {
 fn a_leader_that_starts_anew_commits_with_those_that_it_had_let_in() {
     check_load(261, Load::Replicas);
 }
+
+/// The topics of the coordinators had `max.message.bytes=1`, and the node that was asked to end that went away for good: no group and no
+/// transaction could commit, and the demand that they do was wrong.
+#[test]
+fn coordinators_have_room_before_a_node_stays_away() {
+    check_load(109, Load::ReplicatedTransactions);
+    check_load(67, Load::ReplicatedGroups);
+}
