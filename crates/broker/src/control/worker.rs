@@ -16,7 +16,7 @@ use model::{Instant, Ticket};
 use raft::{CallId, Caller, Endpoint, Event, Failure, Fill, Peer, Request, Response};
 use wire::{ApiKey, ErrorCode, Records};
 
-use self::probes::Suspect;
+use self::probes::{Probed, Suspect};
 use self::requests::Held;
 use super::lifecycle::{self, Ask, Leaving};
 use super::links::{Lane, Links, Outbound, Reply};
@@ -56,6 +56,8 @@ pub(crate) struct QuorumWorker {
     waiting: VecDeque<Box<Outgoing>>,
     waiting_until: Option<Instant>,
     held: Vec<Held>,
+    /// Brokers that are dialled again, and when.
+    suspects: Vec<(Instant, Suspect)>,
     /// `None` in a cluster of one, whose broker registers when it starts, and where this node is no broker.
     membership: Option<Membership>,
     /// The membership of a broker that is alone, for when it no longer is.
@@ -94,6 +96,7 @@ impl QuorumWorker {
             waiting: VecDeque::new(),
             waiting_until: None,
             held: Vec::new(),
+            suspects: Vec::new(),
             membership,
             reserve,
             seen_end: 0,
@@ -238,7 +241,14 @@ impl QuorumWorker {
                     of: Author::Probe(suspect),
                     is_refused,
                     ..
-                } => self.on_probed(&suspect, is_refused),
+                } => {
+                    let probed = if is_refused {
+                        Probed::Refused
+                    } else {
+                        Probed::Broken
+                    };
+                    self.on_probed(suspect, probed);
+                }
                 Reply::Failed { of, was_sent, .. } => self.on_failed(of, was_sent),
                 Reply::Answered {
                     of,
@@ -259,7 +269,7 @@ impl QuorumWorker {
             Author::Quorum(call) => self.fail(call),
             Author::Lifecycle(ask) => self.on_lifecycle(ask, Err(ErrorCode::NetworkException)),
             Author::Request(outgoing) => self.try_again(outgoing),
-            Author::Probe(suspect) => self.on_probed(&suspect, false),
+            Author::Probe(suspect) => self.on_probed(suspect, Probed::Broken),
         }
     }
 
@@ -274,7 +284,7 @@ impl QuorumWorker {
                 self.on_lifecycle(ask, told);
             }
             Author::Request(outgoing) => self.on_reply(outgoing, body),
-            Author::Probe(suspect) => self.on_probed(&suspect, false),
+            Author::Probe(suspect) => self.on_probed(suspect, Probed::Answered),
         }
     }
 
@@ -444,6 +454,7 @@ impl QuorumWorker {
             self.unwritten.as_ref().map(|(_, at)| *at),
             self.waiting_until,
             self.held.iter().map(|held| held.until).min(),
+            self.suspects.iter().map(|(at, _)| *at).min(),
             self.links.next_deadline(),
             lifecycle.and_then(|membership| membership.life.next_deadline()),
             lifecycle.and_then(Membership::silenced_at),
@@ -501,6 +512,7 @@ impl Worker for QuorumWorker {
         self.follow_controller();
         self.retry_waiting(now);
         self.release_held(now);
+        self.dial_again(now);
         self.live(now);
         self.take_replies();
         self.take_orders();

@@ -13,8 +13,20 @@ use crate::control::links::{Lane, Outbound};
 
 /// A broker that neither answers nor refuses by then is left to its session.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// A dial that breaks meets a process that is about to end: its connections are closed before the address is free. It is dialled again after
+/// this pause.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// Every broker answers this one.
 const API: (ApiKey, i16) = (ApiKey::ApiVersions, 0);
+
+/// What came of a dial.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Probed {
+    Refused,
+    /// There was a connection, and it ended, or nothing came of it in time.
+    Broken,
+    Answered,
+}
 
 /// A broker that was lost sight of.
 pub(super) struct Suspect {
@@ -48,37 +60,53 @@ impl QuorumWorker {
         let Some(endpoint) = self.shared.endpoint_of(broker) else {
             return;
         };
+        let since = self.shared.env.clock.now();
+        self.dial(Suspect {
+            broker,
+            epoch,
+            endpoint,
+            since,
+        });
+    }
+
+    fn dial(&mut self, suspect: Suspect) {
         let request = ApiVersionsRequest::default();
         let frame = wire::frame::encode_request(&request, API.1, 0, Some("esker"));
         let Ok(frame) = frame.and_then(wire::Encoded::into_bytes) else {
             return;
         };
-        let now = self.shared.env.clock.now();
         self.send_out(Outbound {
-            target: (endpoint.clone(), Lane::Probe),
+            target: (suspect.endpoint.clone(), Lane::Probe),
             api: API,
             frame,
-            until: Some(now.plus(WAIT_MAX)),
-            of: Author::Probe(Suspect {
-                broker,
-                epoch,
-                endpoint,
-                since: now,
-            }),
+            until: Some(suspect.since.plus(WAIT_MAX)),
+            of: Author::Probe(suspect),
         });
     }
 
-    pub(super) fn on_probed(&mut self, suspect: &Suspect, is_refused: bool) {
+    pub(super) fn on_probed(&mut self, suspect: Suspect, probed: Probed) {
         let target = (suspect.endpoint.clone(), Lane::Probe);
         self.links.hang_up(&mut *self.poller, &target);
-        if is_refused {
-            let Suspect {
-                broker,
-                epoch,
-                since,
-                ..
-            } = *suspect;
-            self.shared.fence_dead(broker, epoch, since);
+        match probed {
+            Probed::Refused => {
+                (self.shared).fence_dead(suspect.broker, suspect.epoch, suspect.since);
+            }
+            Probed::Broken => {
+                let at = self.shared.env.clock.now().plus(AGAIN_AFTER);
+                if at < suspect.since.plus(WAIT_MAX) {
+                    self.suspects.push((at, suspect));
+                }
+            }
+            Probed::Answered => {}
+        }
+    }
+
+    /// Dials the brokers again whose dials broke.
+    pub(super) fn dial_again(&mut self, now: Instant) {
+        let due = self.suspects.extract_if(.., |(at, _)| *at <= now);
+        let due: Vec<Suspect> = due.map(|(_, suspect)| suspect).collect();
+        for suspect in due {
+            self.dial(suspect);
         }
     }
 }

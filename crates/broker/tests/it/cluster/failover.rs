@@ -66,6 +66,30 @@ fn a_broker_whose_process_is_gone_leads_nothing_at_once() {
     assert_eq!(is_settled(&nodes, dead), Some(true));
 }
 
+/// The system closes the connections of a process that was killed before its listener now and then: the dial that is to find out
+/// whether it lives stands, and breaks.
+#[test]
+fn a_process_that_is_still_ending_when_it_is_dialled_leads_nothing_soon() {
+    let mut nodes = Nodes::start(27);
+    create(&nodes);
+    let active = active(&nodes).expect("three voters have one");
+    let dead = ALL.into_iter().find(|node| *node != active);
+    let dead = dead.expect("two others");
+    let mut ending = nodes.kill_but_for_listener(dead);
+    let mut is_dialled = false;
+    for _ in 0..100 {
+        nodes.pass(Duration::from_millis(1));
+        is_dialled |= ending.accept(None).is_ok_and(|socket| socket.is_some());
+        if is_dialled {
+            break;
+        }
+    }
+    assert!(is_dialled, "the controller dials whom it lost sight of");
+    drop(ending);
+    nodes.kill(dead);
+    nodes.within(SOON, |nodes| is_settled(nodes, dead));
+}
+
 #[test]
 fn a_controller_that_dies_takes_its_own_leaderships_along_for_no_longer_than_an_election() {
     let mut nodes = Nodes::start(22);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use broker::Broker;
 use bytes::Bytes;
+use env::Poller;
 use env::sim::{Faults, HostId, Machine, Machines, Passage, SimConn, Site};
 use model::{Instant, Timestamp};
 use wire::frame::{decode_response, encode_request};
@@ -114,6 +115,16 @@ impl Nodes {
         self.brokers[usize::from(node) - 1] = None;
     }
 
+    /// The process has ended but for its listener, which goes, and whatever waits there, with what this returns.
+    pub(super) fn kill_but_for_listener(&mut self, node: Node) -> Box<dyn Poller> {
+        self.kill(node);
+        let net = self.machines.get(HostId(node)).env().net;
+        let mut poller = net.poller().expect("a poller");
+        let address = self.machines.address(HostId(node), PORT);
+        (poller.listen(&address.to_string())).expect("nobody listens there");
+        poller
+    }
+
     /// Asks the process to end, and waits until it has; how long that took.
     pub(super) fn stop(&mut self, node: Node) -> Duration {
         let began = self.machines.now();
@@ -139,6 +150,15 @@ impl Nodes {
         let removed = disk.remove_dir_all(&Path::new("/data").join(name));
         let synced = removed.and_then(|()| disk.sync_dir(Path::new("/data")));
         synced.expect("it is there");
+    }
+
+    /// Puts an empty directory in the place of one on the disk of a node that does not run.
+    pub(super) fn replace_dir(&self, node: Node, path: &str) {
+        let (disk, path) = (self.machines.get(HostId(node)).env().disk, Path::new(path));
+        let replaced = (disk.remove_dir_all(path))
+            .and_then(|()| disk.create_dir_all(path))
+            .and_then(|()| disk.sync_dir(Path::new("/")));
+        replaced.expect("it is there");
     }
 
     pub(super) fn machine(&self, node: Node) -> &Machine {
