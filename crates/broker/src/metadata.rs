@@ -14,6 +14,7 @@ use meta::decide::register_broker::TRANSACTION_VERSION;
 use meta::{Delta, Image, Record, Resource, ResourceKind};
 use model::{InboxId, Instant, LeaderEpoch, Offset, PartitionIndex, ProducerId, Ticket, WaiterKey};
 use parking_lot::Mutex;
+use partition::dir::Key;
 use partition::{Bounds, LogDir, News, Partition};
 use raft::{Endpoint, RoleName, SnapshotId, VoterSet};
 use wire::{ErrorCode, Uuid};
@@ -69,9 +70,12 @@ pub(crate) struct Levels {
     pub(crate) makes_dynamic: bool,
 }
 
-/// A directory of a partition, on its way to the disk.
-pub(crate) struct Assigned {
-    end: Offset,
+/// A directory of a partition, on its way to the metadata.
+pub(crate) enum Assigned {
+    /// Written here, as the record before `end`.
+    Written { end: Offset },
+    /// Asked of the controller.
+    Asked { key: Key, dir: Uuid },
 }
 
 impl Metadata {
@@ -111,6 +115,7 @@ impl Metadata {
     /// Another node has a part in this cluster from now on. What a broker among several needs has to be there before.
     pub(crate) fn end_solitude(&self) {
         self.is_alone.store(false, Ordering::Release);
+        self.places.have_others();
     }
 
     /// Ticket of the worker of the quorum.
@@ -352,8 +357,17 @@ impl Shared {
         index: PartitionIndex,
         dir: Uuid,
     ) -> Result<Option<Assigned>, ErrorCode> {
-        let mut plan = self.metadata.plan.lock();
         let node = self.config().broker.node_id;
+        if !self.metadata.is_alone() {
+            let key = (topic, index);
+            if self.metadata.image().directory(key, node).is_none() {
+                return Ok(None);
+            }
+            self.moves.ask(key, dir);
+            self.replication().on_topics([topic]);
+            return Ok(Some(Assigned::Asked { key, dir }));
+        }
+        let mut plan = self.metadata.plan.lock();
         let Some(record) = assign_dir(&plan.image, node, topic, index, dir) else {
             return Ok(None);
         };
@@ -362,15 +376,24 @@ impl Shared {
         let end = plan.log.bounds().log_end;
         drop(plan);
         self.conclude(aftermath);
-        written.map(|()| Some(Assigned { end }))
+        written.map(|()| Some(Assigned::Written { end }))
     }
 
-    /// True if the assignment is durable; `None` when that cannot be known any more.
+    /// True if the assignment is durable, or the replica is gone; `None` when that cannot be known any more.
     pub(crate) fn is_assigned(&self, assigned: &Assigned, news: &mut Vec<News>) -> Option<bool> {
+        let end = match assigned {
+            Assigned::Written { end } => *end,
+            Assigned::Asked { key, dir } => {
+                let node = self.config().broker.node_id;
+                let named = self.metadata.image().directory(*key, node);
+                let is_assigned = named.is_none_or(|named| named == *dir);
+                return (is_assigned || !self.is_stopping()).then_some(is_assigned);
+            }
+        };
         let dir = &self.metadata.log_dir;
         dir.commit(news);
         self.on_metadata_synced();
-        let is_durable = assigned.end <= self.metadata.log_bounds().high_watermark;
+        let is_durable = end <= self.metadata.log_bounds().high_watermark;
         let is_stuck = dir.is_failed() || self.is_stopping() && dir.lacks_room();
         (is_durable || !is_stuck).then_some(is_durable)
     }

@@ -253,7 +253,12 @@ impl Mover {
         let is_assigned = self.shared.is_assigned(&assigned, &mut news);
         let turn = match is_assigned {
             Some(true) => {
+                let topic = current.moving.partition().topic_id;
                 current.moving.switch_over(&mut news);
+                if let Assigned::Asked { key, .. } = assigned {
+                    self.shared.moves.end_asking(key);
+                    self.shared.replication().on_topics([topic]);
+                }
                 Turn::Again
             }
             Some(false) => {

@@ -42,6 +42,8 @@ impl Wish {
 
 pub(crate) struct Moves {
     wishes: Mutex<BTreeMap<Key, Wish>>,
+    /// Directories that the controller is asked to note, of moves whose files are in place.
+    asked: Mutex<BTreeMap<Key, Uuid>>,
     /// By topic name and partition number.
     preferred: Mutex<BTreeMap<(String, i32), Uuid>>,
     /// Counts changes of the wishes.
@@ -53,6 +55,7 @@ impl Moves {
     pub(crate) fn new(bell: Arc<dyn Bell>) -> Moves {
         Moves {
             wishes: Mutex::default(),
+            asked: Mutex::default(),
             preferred: Mutex::default(),
             changes: AtomicU64::new(0),
             bell,
@@ -93,6 +96,20 @@ impl Moves {
             wishes.remove(&key);
             self.changes.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// The metadata are to say that the partition lives in `dir`.
+    pub(crate) fn ask(&self, key: Key, dir: Uuid) {
+        self.asked.lock().insert(key, dir);
+    }
+
+    pub(crate) fn asked(&self, key: Key) -> Option<Uuid> {
+        self.asked.lock().get(&key).copied()
+    }
+
+    /// The partition lives where the metadata say.
+    pub(crate) fn end_asking(&self, key: Key) {
+        self.asked.lock().remove(&key);
     }
 
     /// Another number than before when wishes came or went.

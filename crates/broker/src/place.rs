@@ -6,10 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use config::Overrides;
 use meta::{Candidate, Image, dir};
 use model::{BrokerId, LeaderEpoch, PartitionIndex};
+use partition::dir::Key;
 use partition::{LogDir, News, Partition, Replicas, Residents, Role};
 use wire::Uuid;
 
 use crate::topics::{Leader, Site, Topic};
+
+/// Where a replica of this broker lives.
+enum Home<'a> {
+    Known(&'a Arc<Residents>),
+    /// It begins anew there: the directory that had it is gone.
+    Replaced(&'a Arc<Residents>),
+    /// The directory that had it is gone, and no other broker has the records.
+    Lost(&'a Arc<Residents>),
+}
 
 /// The directories of this broker.
 pub(crate) struct Places {
@@ -18,7 +28,7 @@ pub(crate) struct Places {
     missing: Arc<Residents>,
     /// The metadata have the registration of this life.
     has_joined: AtomicBool,
-    is_alone: bool,
+    is_alone: AtomicBool,
 }
 
 impl Places {
@@ -34,8 +44,17 @@ impl Places {
             dirs,
             missing,
             has_joined: AtomicBool::new(is_alone),
-            is_alone,
+            is_alone: AtomicBool::new(is_alone),
         }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Acquire)
+    }
+
+    /// Other nodes have a part in the cluster from now on.
+    pub(crate) fn have_others(&self) {
+        self.is_alone.store(false, Ordering::Release);
     }
 
     /// Lets this broker lead where the metadata say so from now on. True if it could not before.
@@ -46,16 +65,43 @@ impl Places {
         !self.has_joined.swap(true, Ordering::AcqRel)
     }
 
-    /// The directory with `id`; the first one for partitions that were never given any.
-    fn dir(&self, id: Option<Uuid>) -> &Arc<Residents> {
-        match id.filter(|id| *id != dir::MIGRATING && *id != dir::UNASSIGNED) {
-            None => &self.dirs[0],
-            Some(id) => self
-                .dirs
-                .iter()
-                .find(|residents| residents.dir.id == id)
-                .unwrap_or(&self.missing),
+    /// The directory that has, or is to have, the replica of this broker.
+    ///
+    /// A move that a crash cut short, or metadata of before one, name another directory than the one with the files. A directory that the
+    /// metadata name and that is not among ours was replaced: its replica begins anew in one of ours, and the others fill it. Not where
+    /// it may be the one that failed, and not where nobody else has the records: its replica stays offline.
+    fn home(&self, key: Key, planned: &meta::Partition) -> Home<'_> {
+        let has_files = |residents: &&Arc<Residents>| {
+            let found = residents.partition(key.0, key.1);
+            found.is_some_and(|found| !found.is_going())
+        };
+        let with_files = || self.dirs.iter().find(has_files);
+        let is_whole = self.dirs.iter().all(|of| !of.dir.is_failed());
+        let id = planned.directory(self.node);
+        let Some(id) = id.filter(|id| *id != dir::MIGRATING && *id != dir::UNASSIGNED) else {
+            return Home::Known(with_files().unwrap_or_else(|| self.emptiest()));
+        };
+        match self.dirs.iter().find(|residents| residents.dir.id == id) {
+            Some(named) if named.dir.is_failed() || has_files(&named) => Home::Known(named),
+            Some(named) => Home::Known(with_files().unwrap_or(named)),
+            None if !is_whole => Home::Known(&self.missing),
+            None if self.is_alone() || planned.replicas.len() < 2 => Home::Lost(&self.missing),
+            None => with_files().map_or_else(|| Home::Replaced(self.emptiest()), Home::Known),
         }
+    }
+
+    /// The directory that works and has the fewest partitions; the first one where none works.
+    fn emptiest(&self) -> &Arc<Residents> {
+        let working = self.dirs.iter().filter(|of| !of.dir.is_failed());
+        let emptiest = working.min_by_key(|residents| residents.count());
+        emptiest.unwrap_or(&self.dirs[0])
+    }
+
+    /// The working directory of ours that a partition lives in, if the metadata name another one.
+    pub(crate) fn misnamed(&self, partition: &Partition, named: Uuid) -> Option<Uuid> {
+        let dir = partition.dir();
+        let is_ours = || self.dirs.iter().any(|of| Arc::ptr_eq(&of.dir, &dir));
+        (named != dir.id && !dir.is_failed() && is_ours()).then_some(dir.id)
     }
 
     /// The image that decisions look at: a directory that has failed since the broker registered gets nothing new, nor does one that
@@ -100,7 +146,7 @@ impl Places {
             return;
         }
         let is_left = |residents: &Arc<Residents>| residents.partition(topic, index);
-        let left = self.dirs.iter().filter(|_| !self.is_alone);
+        let left = self.dirs.iter().filter(|_| !self.is_alone());
         let left: Vec<_> = left.filter_map(is_left).collect();
         for partition in left.iter().chain(known).filter(|left| !left.is_going()) {
             partition.set_role(epoch, Role::NotLeading, news);
@@ -132,6 +178,7 @@ impl Places {
         news: &mut Vec<News>,
     ) -> Topic {
         let config = crate::settings::log_config_of(&topic.name, overrides, broker);
+        let (mut replaced_count, mut lost_count) = (0, 0);
         let mut open = |(index, planned): (usize, &meta::Partition)| {
             let index = PartitionIndex(i32::try_from(index).unwrap_or(i32::MAX));
             let known = known.and_then(|known| known.partition(index.0).ok());
@@ -145,7 +192,17 @@ impl Places {
                 open.set_role(planned.leader_epoch, role, news);
                 return Some(Arc::clone(open));
             }
-            let residents = self.dir(planned.directory(self.node));
+            let residents = match self.home((topic.id, index), planned) {
+                Home::Known(residents) => residents,
+                Home::Replaced(residents) => {
+                    replaced_count += 1;
+                    residents
+                }
+                Home::Lost(residents) => {
+                    lost_count += 1;
+                    residents
+                }
+            };
             let known = residents.partition(topic.id, index);
             let opened = known.filter(|known| known.stay()).unwrap_or_else(|| {
                 let start = partition::Start::empty(planned.leader_epoch, Arc::clone(&config));
@@ -155,7 +212,7 @@ impl Places {
             Some(opened)
         };
         let sites = topic.partitions.iter().enumerate();
-        let sites = sites
+        let sites: Vec<Site> = sites
             .map(|(index, planned)| Site {
                 here: open((index, planned)),
                 leader: Leader {
@@ -164,11 +221,28 @@ impl Places {
                 },
             })
             .collect();
+        report(&topic.name, replaced_count, lost_count);
         Topic {
             id: topic.id,
             name: Arc::clone(&topic.name),
             sites,
         }
+    }
+}
+
+fn report(topic: &str, replaced_count: usize, lost_count: usize) {
+    if replaced_count > 0 {
+        tracing::warn!(
+            target: env::logs::BROKER,
+            "the log directory of {replaced_count} replicas of topic {topic} is gone: they begin anew here, empty, and are filled by the other replicas"
+        );
+    }
+    if lost_count > 0 {
+        tracing::error!(
+            target: env::logs::BROKER,
+            "the log directory of {lost_count} partitions of topic {topic} is gone, and they have no other replica: they stay offline. Bring \
+             the directory back, or delete the topic"
+        );
     }
 }
 

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use meta::decide::alter_partition::{AnswerFor, Proposal, alter_partitions};
+use meta::decide::assign_dirs::{AssignDirError, AssignDirsError, Assignment, assign_dirs};
 use meta::decide::controller::{RegisteringController, TooOld};
 use meta::decide::elect_leaders::balance_leaders;
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, relieve, unregister};
@@ -375,6 +376,21 @@ impl Shared {
             let trouble = trouble.unwrap_or_default();
             match alter_partitions(&plan.image, settings, &trouble, leader, proposals) {
                 Ok(altered) => (altered.records, Ok(altered.answers)),
+                Err(error) => (Vec::new(), Err(error)),
+            }
+        })
+    }
+
+    /// A broker says where its replicas are.
+    pub(crate) fn assign_dirs(
+        &self,
+        ticket: Ticket,
+        (broker, epoch): (BrokerId, i64),
+        assignments: &[Assignment],
+    ) -> Option<Decided<Vec<Result<(), AssignDirError>>, AssignDirsError>> {
+        self.decide_in_office(ticket, |plan, settings, _| {
+            match assign_dirs(&plan.image, settings, broker, epoch, assignments) {
+                Ok(assigned) => (assigned.records, Ok(assigned.answers)),
                 Err(error) => (Vec::new(), Err(error)),
             }
         })

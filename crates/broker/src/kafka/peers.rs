@@ -68,6 +68,7 @@ pub(super) fn route(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcome
         ApiKey::FetchSnapshot => question(call, reader, Request::FetchSnapshot),
         ApiKey::UpdateRaftVoter => question(call, reader, Request::UpdateVoter),
         ApiKey::AlterPartition => with(call, reader, alter_partition::on_alter_partition),
+        ApiKey::AssignReplicasToDirs => with(call, reader, assign_replicas_to_dirs::on_assign),
         ApiKey::BrokerRegistration => with(call, reader, broker_registration::on_registration),
         ApiKey::BrokerHeartbeat => with(call, reader, broker_heartbeat::on_heartbeat),
         ApiKey::AllocateProducerIds => with(call, reader, allocate_producer_ids::on_allocate),

@@ -19,6 +19,7 @@ use replica::{Key, Point, Puller, Step, Terms};
 use wire::messages::FetchResponse;
 use wire::{ApiKey, Message, Reader, Uuid};
 
+use super::dirs::{self, DirWishes};
 use super::isr::{self, IsrWishes};
 use super::mailbox::Mailbox;
 use crate::control::links::{Lane, Links, Outbound, Reply};
@@ -34,12 +35,13 @@ const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// A log that is being cut takes batches again soon.
 const CUT_REST: Duration = Duration::from_millis(20);
-/// An ISR request is given up after so long, and goes again.
-const ISR_WAIT_MAX: Duration = Duration::from_secs(2);
+/// A request to the controller is given up after so long, and goes again.
+const CONTROLLER_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A leader whose wish was refused looks again after this pause.
 const REFUSED_REST: Duration = Duration::from_millis(200);
 /// The key of tickets for answers of the controller; those of partitions have the number of a place as theirs.
 const ISR_KEY: WaiterKey = WaiterKey(u64::MAX);
+const DIR_KEY: WaiterKey = WaiterKey(u64::MAX - 1);
 
 /// A partition that this broker follows.
 struct Followed {
@@ -68,6 +70,7 @@ pub(crate) struct ReplicaWorker {
     numbered: Vec<Option<Key>>,
     free_numbers: Vec<usize>,
     wishes: IsrWishes,
+    dir_wishes: DirWishes,
     /// When the leaders here are looked at for followers that lag.
     look_at: Instant,
     /// A round waits for company.
@@ -96,6 +99,7 @@ impl ReplicaWorker {
             numbered: Vec::new(),
             free_numbers: Vec::new(),
             wishes: IsrWishes::default(),
+            dir_wishes: DirWishes::default(),
             look_at,
             commit_at: None,
             news: Vec::new(),
@@ -130,6 +134,7 @@ impl ReplicaWorker {
         let mail = self.mailbox.take();
         for topic in mail.topics {
             self.follow_topic(topic);
+            self.dir_wishes.look(&self.shared, topic);
         }
         if mail.have_brokers_changed {
             self.look_at = self.shared.env.clock.now();
@@ -141,6 +146,9 @@ impl ReplicaWorker {
         for redeemed in mail.redeemed {
             match redeemed {
                 Redeemed::News(news) => self.on_news(news),
+                Redeemed::Replied(ticket, body) if ticket.key == DIR_KEY => {
+                    self.dir_wishes.on_reply(body, self.shared.env.clock.now());
+                }
                 Redeemed::Replied(_, body) => self.on_isr_reply(body),
                 Redeemed::Answered(_) | Redeemed::Piece(..) | Redeemed::Quorum(..) => {}
             }
@@ -575,24 +583,43 @@ impl ReplicaWorker {
         let Some(request) = self.wishes.request(&self.shared, now) else {
             return;
         };
+        if !self.ask_controller(ISR_KEY, &request, isr::VERSION, now) {
+            self.on_isr_reply(None);
+        }
+    }
+
+    /// Reports the directories of replicas here that the metadata have elsewhere.
+    fn ask_for_dirs(&mut self) {
+        let now = self.shared.env.clock.now();
+        let Some(request) = self.dir_wishes.request(&self.shared, now) else {
+            return;
+        };
+        if !self.ask_controller(DIR_KEY, &request, dirs::VERSION, now) {
+            self.dir_wishes.on_reply(None, now);
+        }
+    }
+
+    /// Sends a request to the active controller; the answer comes as mail. False if it cannot be sent.
+    fn ask_controller<R: wire::Request>(
+        &self,
+        key: WaiterKey,
+        request: &R,
+        version: i16,
+        now: Instant,
+    ) -> bool {
         let ticket = Ticket {
             inbox: self.inbox,
-            key: ISR_KEY,
+            key,
             part: 0,
         };
-        let until = now.plus(ISR_WAIT_MAX);
-        match Outgoing::new(
-            (ticket, Recipient::Controller),
-            &request,
-            isr::VERSION,
-            until,
-        ) {
-            Ok(outgoing) => {
-                let order = Order::Call(Box::new(outgoing));
-                self.shared.metadata.mailbox.order([order]);
-            }
-            Err(_) => self.on_isr_reply(None),
-        }
+        let until = now.plus(CONTROLLER_WAIT_MAX);
+        let recipient = (ticket, Recipient::Controller);
+        let Ok(outgoing) = Outgoing::new(recipient, request, version, until) else {
+            return false;
+        };
+        let order = Order::Call(Box::new(outgoing));
+        self.shared.metadata.mailbox.order([order]);
+        true
     }
 
     fn on_isr_reply(&mut self, body: Option<Bytes>) {
@@ -608,6 +635,7 @@ impl ReplicaWorker {
             pullers.min(),
             self.links.next_deadline(),
             self.wishes.next_deadline(),
+            self.dir_wishes.next_deadline(),
             self.commit_at,
             Some(self.look_at),
         ]
@@ -645,6 +673,7 @@ impl Worker for ReplicaWorker {
         self.send();
         self.take_replies();
         self.ask_for_isrs();
+        self.ask_for_dirs();
         self.spread();
         match self.next_deadline() {
             Some(at) if at <= self.shared.env.clock.now() => Turn::Again,

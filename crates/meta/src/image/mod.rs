@@ -15,7 +15,7 @@ mod topics;
 use std::sync::Arc;
 
 use config::Overrides;
-use model::{BrokerId, LeaderEpoch, Offset, ProducerId, Timestamp};
+use model::{BrokerId, LeaderEpoch, Offset, PartitionIndex, ProducerId, Timestamp};
 use wire::Uuid;
 use wire::metadata::{
     AccessControlEntryRecord, DelegationTokenRecord, FeatureLevelRecord, ProducerIdsRecord,
@@ -197,6 +197,15 @@ impl Image {
     #[must_use]
     pub fn topic_by_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
         self.topic(self.topics.names.get(&id)?)
+    }
+
+    /// The directory of the replica on `broker`, if it has one.
+    #[must_use]
+    pub fn directory(&self, of: (Uuid, PartitionIndex), broker: BrokerId) -> Option<Uuid> {
+        let partitions = &self.topic_by_id(of.0)?.partitions;
+        partitions
+            .get(usize::try_from(of.1.0).ok()?)?
+            .directory(broker)
     }
 
     /// In the order of their names.

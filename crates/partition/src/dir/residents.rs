@@ -149,6 +149,11 @@ impl Residents {
         self.partitions.lock().get(&(topic, index)).cloned()
     }
 
+    /// How many partitions live here.
+    pub fn count(&self) -> usize {
+        self.partitions.lock().len()
+    }
+
     pub(super) fn all(&self) -> Vec<Arc<Partition>> {
         self.partitions.lock().values().cloned().collect()
     }

@@ -12,6 +12,7 @@ pub(crate) mod alter_partition;
 pub(crate) mod alter_partition_reassignments;
 pub(crate) mod alter_replica_log_dirs;
 pub(crate) mod api_versions;
+pub(crate) mod assign_replicas_to_dirs;
 pub(crate) mod broker_heartbeat;
 pub(crate) mod broker_registration;
 pub(crate) mod consumer_group_describe;
@@ -180,6 +181,7 @@ pub(crate) const PEERS: &[Served] = &[
     served_newest(ApiKey::BrokerHeartbeat),
     served_newest(ApiKey::AllocateProducerIds),
     served_newest(ApiKey::ControllerRegistration),
+    served_newest(ApiKey::AssignReplicasToDirs),
     served_newest(ApiKey::UpdateRaftVoter),
 ];
 

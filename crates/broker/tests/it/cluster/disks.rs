@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use wire::messages::CreateTopicsRequest;
+use wire::messages::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
 use wire::messages::create_topics_request::CreatableTopic;
+use wire::messages::{AlterReplicaLogDirsRequest, CreateTopicsRequest};
 
 use super::isr::active;
 use super::nodes::*;
+use super::preferred::elect;
 
 const TOPIC: &str = "t";
 const COUNT: usize = 12;
@@ -138,4 +140,70 @@ fn a_disk_whose_syncs_take_seconds_leads_nothing_until_it_was_well_for_a_while()
     nodes.until(|nodes| Some(nodes.isrs(asked, TOPIC)?[led].len() == 3));
     let took = nodes.now().since(began);
     assert!(Duration::from_secs(6) < took, "{took:?}");
+}
+
+fn are_whole(nodes: &Nodes, asked: Node) -> Option<bool> {
+    let isrs = nodes.isrs(asked, TOPIC)?;
+    Some(isrs.iter().all(|isr| isr.len() == 3))
+}
+
+/// The leaders of before, which a broker can be again only where the metadata name a directory that it has.
+fn lead_again(nodes: &Nodes, asked: Node, before: &[i32]) {
+    let all: Vec<i32> = (0..COUNT as i32).collect();
+    nodes.until(|nodes| {
+        elect(nodes, asked, &all);
+        Some(nodes.leaders(asked, TOPIC)? == before)
+    });
+    produce_to_all(nodes, asked, "led again");
+}
+
+#[test]
+fn a_directory_that_was_replaced_is_filled_again_by_the_other_replicas() {
+    for (seed, gone) in [(54, &[SECOND][..]), (55, &["/data", SECOND])] {
+        let (mut nodes, node) = started(seed);
+        let asked = other(node);
+        let before = leaders(&nodes, asked);
+        nodes.stop(node);
+        for path in gone {
+            nodes.replace_dir(node, path);
+        }
+        nodes.start_one(node);
+        nodes.until(|nodes| are_whole(nodes, asked));
+        let second = in_second(&nodes, node);
+        assert!(!second.is_empty(), "the emptiest directory has some");
+        lead_again(&nodes, asked, &before);
+        nodes.stop(node);
+        nodes.start_one(node);
+        nodes.until(|nodes| are_whole(nodes, asked));
+        assert_eq!(in_second(&nodes, node), second);
+    }
+}
+
+#[test]
+fn a_replica_moves_to_another_directory_on_every_broker() {
+    let (mut nodes, node) = started(56);
+    let before = leaders(&nodes, node);
+    for node in ALL {
+        let all: Vec<i32> = (0..COUNT as i32).collect();
+        let topics = vec![AlterReplicaLogDirTopic {
+            name: TOPIC.to_owned(),
+            partitions: all,
+        }];
+        let dirs = vec![AlterReplicaLogDir {
+            path: SECOND.to_owned(),
+            topics,
+        }];
+        nodes.ask(node, &AlterReplicaLogDirsRequest { dirs }, 2);
+        let (first, second) = (
+            |nodes: &Nodes| nodes.dirs_of(node, TOPIC),
+            |nodes: &Nodes| nodes.dirs_in(SECOND, node, TOPIC),
+        );
+        nodes.until(|nodes| Some(second(nodes).len() == COUNT && first(nodes).is_empty()));
+    }
+    produce_to_all(&nodes, node, "moved");
+    nodes.stop(node);
+    nodes.start_one(node);
+    nodes.until(|nodes| are_whole(nodes, other(node)));
+    assert_eq!(in_second(&nodes, node).len(), COUNT);
+    lead_again(&nodes, other(node), &before);
 }

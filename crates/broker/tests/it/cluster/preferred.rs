@@ -40,7 +40,7 @@ fn is_whole(nodes: &Nodes, node: Node) -> Option<bool> {
     Some(topic.partitions.iter().all(|it| it.isr_nodes.len() == 3))
 }
 
-fn elect(nodes: &Nodes, node: Node, partitions: &[i32]) -> Vec<(i32, ErrorCode)> {
+pub(super) fn elect(nodes: &Nodes, node: Node, partitions: &[i32]) -> Vec<(i32, ErrorCode)> {
     let request = ElectLeadersRequest {
         election_type: 0,
         topic_partitions: Some(vec![TopicPartitions {

@@ -135,6 +135,7 @@ pub(crate) fn requests(key: ApiKey, scene: &Scene) -> Cases {
         ApiKey::BrokerHeartbeat => nodes::broker_heartbeat(),
         ApiKey::AllocateProducerIds => nodes::allocate_producer_ids(),
         ApiKey::ControllerRegistration => nodes::controller_registration(),
+        ApiKey::AssignReplicasToDirs => nodes::assign_replicas_to_dirs(),
         ApiKey::GetTelemetrySubscriptions => cluster::get_telemetry_subscriptions(),
         ApiKey::PushTelemetry => cluster::push_telemetry(),
         other => panic!("{other:?} is served: it needs hostile requests here"),

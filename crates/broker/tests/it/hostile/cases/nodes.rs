@@ -3,11 +3,14 @@
 use bytes::Bytes;
 use wire::Uuid;
 use wire::any::AnyRequest::{
-    AllocateProducerIds, AlterPartition, BrokerHeartbeat, BrokerRegistration,
+    AllocateProducerIds, AlterPartition, AssignReplicasToDirs, BrokerHeartbeat, BrokerRegistration,
     ControllerRegistration, Envelope, FetchSnapshot,
 };
 use wire::messages::*;
-use wire::messages::{alter_partition_request as altering, fetch_snapshot_request as fetching};
+use wire::messages::{
+    alter_partition_request as altering, assign_replicas_to_dirs_request as assigning,
+    fetch_snapshot_request as fetching,
+};
 
 use super::{Cases, text};
 
@@ -31,6 +34,29 @@ pub(super) fn alter_partition() -> Cases {
         })
     };
     let mut cases = vec![("nothing", AlterPartition(AlterPartitionRequest::default()))];
+    for id in BROKERS {
+        cases.push(("a broker", of(id, -1, 0)));
+        cases.push(("an odd partition", of(id, i64::MAX, -1)));
+    }
+    cases
+}
+
+pub(super) fn assign_replicas_to_dirs() -> Cases {
+    let of = |broker_id, broker_epoch, partition_index| {
+        AssignReplicasToDirs(AssignReplicasToDirsRequest {
+            broker_id,
+            broker_epoch,
+            directories: vec![assigning::DirectoryData {
+                id: Uuid([8; 16]),
+                topics: vec![assigning::TopicData {
+                    topic_id: Uuid([9; 16]),
+                    partitions: vec![assigning::PartitionData { partition_index }],
+                }],
+            }],
+        })
+    };
+    let nothing = AssignReplicasToDirs(AssignReplicasToDirsRequest::default());
+    let mut cases = vec![("nothing", nothing)];
     for id in BROKERS {
         cases.push(("a broker", of(id, -1, 0)));
         cases.push(("an odd partition", of(id, i64::MAX, -1)));

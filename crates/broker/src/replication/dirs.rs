@@ -1,0 +1,223 @@
+//! The replicas here whose directory the metadata do not name (KIP-858): the active controller is asked to note where they are.
+//!
+//! A wish lasts until it was answered; whether it was granted the metadata show, and each change of a topic has its replicas looked at
+//! anew. A request that was not answered goes again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{Instant, PartitionIndex};
+use wire::messages::assign_replicas_to_dirs_request::{DirectoryData, PartitionData, TopicData};
+use wire::messages::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
+use wire::{ErrorCode, Message, Reader, Uuid};
+
+use crate::shared::Shared;
+
+pub(super) const VERSION: i16 = 0;
+/// A request that failed goes again after this pause.
+const RETRY: Duration = Duration::from_millis(200);
+/// Replicas in one request, as many as Kafka sends.
+const REPLICAS_MAX: usize = 2250;
+
+type Key = (Uuid, PartitionIndex);
+
+#[derive(Default)]
+pub(super) struct DirWishes {
+    wishes: BTreeMap<Key, Uuid>,
+    /// Those in the request under way.
+    asked: BTreeMap<Key, Uuid>,
+    rests_until: Option<Instant>,
+}
+
+impl DirWishes {
+    /// Looks at the replicas of a topic.
+    pub(super) fn look(&mut self, shared: &Shared, topic: Uuid) {
+        let (first, last) = (PartitionIndex(i32::MIN), PartitionIndex(i32::MAX));
+        let known = self.wishes.range((topic, first)..=(topic, last));
+        let known: Vec<Key> = known.map(|(key, _)| *key).collect();
+        for key in known {
+            self.wishes.remove(&key);
+        }
+        let (image, topics) = (shared.metadata.image(), shared.topics());
+        let (Some(planned), Some(topic)) = (image.topic_by_id(topic), topics.with_id(topic)) else {
+            return;
+        };
+        let node = shared.config().broker.node_id;
+        for (planned, site) in planned.partitions.iter().zip(&topic.sites) {
+            let (Some(here), Some(named)) = (&site.here, planned.directory(node)) else {
+                continue;
+            };
+            let key = (here.topic_id, here.index);
+            let wanted = match shared.moves.asked(key) {
+                Some(asked) => Some(asked).filter(|asked| *asked != named),
+                None => shared.metadata.places.misnamed(here, named),
+            };
+            if let Some(wanted) = wanted {
+                self.wishes.insert(key, wanted);
+            }
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.rests_until
+    }
+
+    /// The request that goes now; its answer, or its failure, has to be reported.
+    pub(super) fn request(
+        &mut self,
+        shared: &Shared,
+        now: Instant,
+    ) -> Option<AssignReplicasToDirsRequest> {
+        if self.rests_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        self.rests_until = None;
+        if !self.asked.is_empty() || self.wishes.is_empty() {
+            return None;
+        }
+        let asked = self.wishes.iter().take(REPLICAS_MAX);
+        self.asked = asked.map(|(key, dir)| (*key, *dir)).collect();
+        Some(AssignReplicasToDirsRequest {
+            broker_id: shared.config().broker.node_id.0,
+            broker_epoch: shared.metadata.broker_epoch(),
+            directories: by_directory(&self.asked),
+        })
+    }
+
+    /// The controller has answered, or has not.
+    pub(super) fn on_reply(&mut self, body: Option<Bytes>, now: Instant) {
+        let asked = std::mem::take(&mut self.asked);
+        let response = body.and_then(|body| {
+            AssignReplicasToDirsResponse::decode(&mut Reader::new(body), VERSION).ok()
+        });
+        let Some(response) = response.filter(|response| response.error_code == 0) else {
+            self.rests_until = Some(now.plus(RETRY));
+            return;
+        };
+        for dir in &response.directories {
+            for topic in &dir.topics {
+                for partition in &topic.partitions {
+                    let key = (topic.topic_id, PartitionIndex(partition.partition_index));
+                    // A refusal says that the replica or its topic is gone, which the metadata are about to show here.
+                    let is_ended = ErrorCode::try_from(partition.error_code).is_ok();
+                    if is_ended
+                        && asked.contains_key(&key)
+                        && self.wishes.get(&key) == asked.get(&key)
+                    {
+                        self.wishes.remove(&key);
+                    }
+                }
+            }
+        }
+        if asked.keys().any(|key| self.wishes.contains_key(key)) {
+            self.rests_until = Some(now.plus(RETRY));
+        }
+    }
+}
+
+fn by_directory(asked: &BTreeMap<Key, Uuid>) -> Vec<DirectoryData> {
+    let mut dirs: BTreeMap<Uuid, Vec<TopicData>> = BTreeMap::new();
+    for ((topic, index), dir) in asked {
+        let topics = dirs.entry(*dir).or_default();
+        let partition = PartitionData {
+            partition_index: index.0,
+        };
+        match topics.last_mut().filter(|last| last.topic_id == *topic) {
+            Some(last) => last.partitions.push(partition),
+            None => topics.push(TopicData {
+                topic_id: *topic,
+                partitions: vec![partition],
+            }),
+        }
+    }
+    let directory = |(id, topics)| DirectoryData { id, topics };
+    dirs.into_iter().map(directory).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Writer;
+
+    use super::*;
+
+    fn body(code: ErrorCode, directories: Vec<Answered>) -> Option<Bytes> {
+        let response = AssignReplicasToDirsResponse {
+            error_code: code.code(),
+            directories,
+            ..AssignReplicasToDirsResponse::default()
+        };
+        let mut w = Writer::new();
+        response.encode(&mut w, VERSION).expect("it fits");
+        Some(w.finish().into_bytes().expect("it fits"))
+    }
+
+    type Answered = wire::messages::assign_replicas_to_dirs_response::DirectoryData;
+
+    fn wishes() -> (DirWishes, Key, Key) {
+        let (topic, dir) = (Uuid([1; 16]), Uuid([200; 16]));
+        let (one, two) = ((topic, PartitionIndex(0)), (topic, PartitionIndex(1)));
+        let wishes = BTreeMap::from([(one, dir), (two, dir)]);
+        let wishes = DirWishes {
+            asked: wishes.clone(),
+            wishes,
+            rests_until: None,
+        };
+        (wishes, one, two)
+    }
+
+    #[test]
+    fn a_request_that_failed_goes_again() {
+        for body in [None, body(ErrorCode::StaleBrokerEpoch, Vec::new())] {
+            let (mut wishes, ..) = wishes();
+            wishes.on_reply(body, Instant(5));
+            assert_eq!(wishes.wishes.len(), 2);
+            assert!(wishes.asked.is_empty());
+            assert_eq!(wishes.next_deadline(), Some(Instant(5).plus(RETRY)));
+        }
+    }
+
+    #[test]
+    fn what_was_answered_is_not_asked_again_and_what_was_not_is() {
+        use wire::messages::assign_replicas_to_dirs_response as answered;
+        let (mut wishes, one, two) = wishes();
+        let topic = answered::TopicData {
+            topic_id: one.0,
+            partitions: vec![answered::PartitionData::default()],
+        };
+        let dir = Answered {
+            id: Uuid([200; 16]),
+            topics: vec![topic],
+        };
+        wishes.on_reply(body(ErrorCode::None, vec![dir]), Instant(5));
+        assert_eq!(wishes.wishes.keys().collect::<Vec<_>>(), [&two]);
+        assert!(wishes.next_deadline().is_some());
+    }
+
+    #[test]
+    fn replicas_are_asked_for_by_directory_and_topic() {
+        let id = |number| Uuid([number; 16]);
+        let asked = BTreeMap::from([
+            ((id(1), PartitionIndex(0)), id(200)),
+            ((id(1), PartitionIndex(1)), id(201)),
+            ((id(1), PartitionIndex(2)), id(200)),
+            ((id(2), PartitionIndex(0)), id(200)),
+        ]);
+        let dirs = by_directory(&asked);
+        let flat: Vec<(Uuid, Uuid, Vec<i32>)> = (dirs.iter())
+            .flat_map(|dir| {
+                dir.topics.iter().map(|topic| {
+                    let partitions = topic.partitions.iter();
+                    let indexes = partitions.map(|of| of.partition_index).collect();
+                    (dir.id, topic.topic_id, indexes)
+                })
+            })
+            .collect();
+        let expected = [
+            (id(200), id(1), vec![0, 2]),
+            (id(200), id(2), vec![0]),
+            (id(201), id(1), vec![1]),
+        ];
+        assert_eq!(flat, expected);
+    }
+}
