@@ -24,6 +24,8 @@ use crate::topics::{Absent, Topics};
 const OF_FEED: u32 = 1 << 31;
 /// A follower is told so soon that more is committed, where no records go to it.
 const WATERMARK_WAIT: Duration = Duration::from_millis(50);
+/// Below any committed offset and log start.
+const NEVER_TOLD: (Offset, Offset) = (Offset(-1), Offset(-1));
 
 pub(crate) type Key = (Uuid, PartitionIndex);
 
@@ -184,6 +186,11 @@ impl Feed {
         if !is_within || is_new && !matches!(partition.judge(at, epoch), Ok(None)) {
             return None;
         }
+        // Told before it had come so far, it could not begin there.
+        let is_behind = log_start < bounds.log_start && bounds.log_start <= synced;
+        if let (true, Some(slot)) = (is_behind, self.slot(place)) {
+            slot.told = NEVER_TOLD;
+        }
         let said = FollowerAt {
             epoch,
             broker,
@@ -205,7 +212,7 @@ impl Feed {
             is_watched: false,
             piece: Awaited::Nothing,
             awaits_arrival: false,
-            told: (Offset(-1), Offset(-1)),
+            told: NEVER_TOLD,
         };
         let place = match self.free.pop() {
             Some(place) => {

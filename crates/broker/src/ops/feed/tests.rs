@@ -51,8 +51,7 @@ impl Leader {
     }
 
     fn list_at(&mut self, key: Key, epoch: LeaderEpoch, at: EpochEnd, is_restart: bool) {
-        let topics = self.bench.shard.desk.topics();
-        let listed = Listed {
+        self.take(Listed {
             key,
             epoch,
             at,
@@ -60,7 +59,11 @@ impl Leader {
             synced: at.end,
             bytes_max: ALL,
             is_restart,
-        };
+        });
+    }
+
+    fn take(&mut self, listed: Listed) {
+        let topics = self.bench.shard.desk.topics();
         self.feed.on_listed(&topics, listed, &mut Vec::new());
     }
 
@@ -97,6 +100,39 @@ fn records_of_files_come_as_a_piece_and_are_waited_for_until_they_arrive() {
     assert_eq!(leader.gather(ALL), []);
     leader.list(COLD, 20, false);
     assert_eq!(leader.gather(ALL), [], "it has all, and was told so");
+}
+
+#[test]
+fn a_log_start_is_told_again_to_a_follower_that_could_not_take_it_before() {
+    let mut leader = Leader::new();
+    leader.bench.append(HOT, b"another");
+    let hot = leader.key(HOT);
+    leader.list(HOT, 2, true);
+    leader.gather(ALL);
+    leader.bench.partition(HOT, 0).advance_start(Offset(1));
+    leader.bench.commit();
+    leader.list(HOT, 0, false);
+    let says = [(hot, Some(0))];
+    assert_eq!(leader.gather(ALL), says);
+    let from = |leader: &mut Leader, log_start| {
+        let epoch = leader.bench.partition(HOT, 0).bounds().epoch;
+        let at = EpochEnd {
+            epoch: LeaderEpoch::NONE,
+            end: Offset(2),
+        };
+        leader.take(Listed {
+            key: hot,
+            epoch,
+            at,
+            log_start: Offset(log_start),
+            synced: at.end,
+            bytes_max: ALL,
+            is_restart: false,
+        });
+        leader.gather(ALL)
+    };
+    assert_eq!(from(&mut leader, 0), says);
+    assert_eq!(from(&mut leader, 1), []);
 }
 
 #[test]
