@@ -50,7 +50,7 @@ pub(crate) enum ClusterVerb {
 /// The answers of a cluster.
 struct Seen {
     cluster: ClusterInfo,
-    /// Or why nobody tells.
+    /// Or why nobody says so.
     quorum: Result<QuorumInfo, String>,
     /// Of each broker that lives.
     log_dirs: BTreeMap<i32, Result<Vec<LogDir>, String>>,

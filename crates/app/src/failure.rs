@@ -144,7 +144,7 @@ fn hint(error: &client::Error) -> Option<String> {
         Error::Connect { .. } | Error::Address { .. } | Error::Protocol { .. } => {
             Some("name a broker with --bootstrap HOST:PORT, or set ESKER_BOOTSTRAP".to_owned())
         }
-        // Only the first answer tells a listener that speaks TLS, or no Kafka at all, from a broker that went away.
+        // Only the first answer distinguishes a listener that speaks TLS, or no Kafka at all, from a broker that went away.
         Error::Garbled {
             api: wire::ApiKey::ApiVersions,
             ..

@@ -20,7 +20,7 @@ use crate::connect::connect;
 use crate::failure::Failure;
 use crate::table::Table;
 
-/// How long `describe` waits for the records that tell the lag in seconds.
+/// How long `describe` waits for the records that give the lag in seconds.
 const LAG_WAIT: Duration = Duration::from_secs(5);
 /// Of a partition in one answer: its first batch is wanted, and most are smaller.
 const LAG_BYTES: i32 = 16 << 10;

@@ -345,7 +345,7 @@ fn on_started(life: &Mutex<Life>, stop: impl Fn() + Send + 'static) {
     *life = Life::Running(Box::new(stop));
 }
 
-/// True if this process was started with a signal ignored. Where the system does not tell, it was not.
+/// True if this process was started with a signal ignored. Where the system does not say, it was not.
 #[allow(clippy::disallowed_methods)] // asks the kernel about the process, before there is a broker
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

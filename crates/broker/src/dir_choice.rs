@@ -3,7 +3,7 @@
 //! A crash in a move leaves two directories with a partition, and the one that the metadata name has all that the other has. An
 //! older copy of the metadata names the one where it was before a move. So the directory with the longest log has it, and the
 //! metadata follow, as in KIP-858. Invariant: what goes is in the directory that the metadata name; anything else is set aside.
-//! Leaves alone what is named in a directory that is offline: nobody can tell which has more.
+//! Leaves alone what is named in a directory that is offline: nobody knows which has more.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     loops: AtomicUsize,
     /// Shards that have not ended: the quorum works as long, so that what they wait for is committed.
     shards: AtomicUsize,
-    /// The broker is asked to stop, and tells its cluster first.
+    /// The broker is asked to stop, and reports that to its cluster first.
     leaving: AtomicBool,
     stopping: AtomicBool,
     failure: Mutex<Option<String>>,
@@ -192,7 +192,7 @@ impl Shared {
         self.shards_count() == 1
     }
 
-    /// Tells the commit threads that something is queued; not while one waits for more of that, or all are at work.
+    /// Notifies the commit threads that something is queued; not while one waits for more of that, or all are at work.
     pub(crate) fn ring_committer(&self, dir: usize) {
         let waits = match self.dirs[dir].commit_wait(self.env.clock.now()) {
             // It sets the mark (1) before it sleeps and takes it away (2) before it looks at the queue: when we see the mark,
@@ -281,7 +281,7 @@ impl Shared {
         self.crowd.lock().forget(ip);
     }
 
-    /// A shard tells what it holds.
+    /// A shard reports what it holds.
     pub(crate) fn tell_held(&self, shard: ShardId, held: Held) {
         if let Some(row) = self.held.get(usize::from(shard.0)) {
             row.write(held);

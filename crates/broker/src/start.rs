@@ -320,7 +320,7 @@ impl Broker {
         all
     }
 
-    /// Tells whether anything of the broker is still in memory, for when it has ended.
+    /// True if anything of the broker is still in memory, for when it has ended.
     pub fn remains(&self) -> impl Fn() -> bool + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         let dirs: Vec<_> = self.shared.dirs().iter().map(Arc::downgrade).collect();

@@ -47,7 +47,7 @@ impl Default for Options {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
     pub name: String,
-    /// Zero when the broker is too old to tell.
+    /// Zero when the broker is too old to say.
     pub id: Uuid,
     pub is_internal: bool,
     /// In the order of their numbers, from 0, without gaps.
@@ -261,7 +261,7 @@ impl Client {
                 Err(error) if error.is_retriable() => {
                     self.topics.clear();
                     patience.pause(what, error)?;
-                    // A broker that moved is found again here; failing is fine, the operation will tell.
+                    // A broker that moved is found again here; failing is fine, the operation will show it.
                     let _ = self.ask_metadata(Some(&[]), false);
                 }
                 result => return result,

@@ -2,7 +2,7 @@
 //!
 //! Machines only: a request and the time come in, records and answers go out. Each owns one partition of an internal topic
 //! (`__consumer_offsets`, `__transaction_state`), and what it must not forget is in the records of that partition, in Kafka's
-//! schemas. Does no IO, tells no time, throws no dice, and never answers by itself: its driver does with each [`Step`]
+//! schemas. Does no IO, reads no clock, throws no dice, and never answers by itself: its driver does with each [`Step`]
 //!
 //! 1. append the records as one batch; if that is refused, every caller of the step gets a retriable error instead, except those who
 //!    are answered anyway;

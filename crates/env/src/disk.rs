@@ -107,11 +107,11 @@ pub trait File: Send + Sync {
     fn start_writeback(&self, position: u64, len: u64);
     /// Waits until a range is in the page cache, as far as it can be read; best effort.
     fn bring_in(&self, position: u64, len: u64);
-    /// True if reading the range would not wait for the disk, as far as a few probes can tell.
+    /// True if reading the range would not wait for the disk, as far as a few probes show.
     fn is_resident(&self, _position: u64, _len: u64) -> bool {
         true
     }
-    /// Tells that a clean range will not be needed soon.
+    /// Says that a clean range will not be needed soon.
     fn drop_cache(&self, position: u64, len: u64);
     /// The descriptor, where there is one, for `sendfile`.
     #[cfg(unix)]

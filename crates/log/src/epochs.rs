@@ -163,7 +163,7 @@ impl Epochs {
         replace_file(disk, dir, FILE_NAME, self.encode().as_bytes(), syncing)
     }
 
-    /// Reads the file of `dir`; `InvalidData` when it is damaged (then the batches tell), empty when there is none.
+    /// Reads the file of `dir`; `InvalidData` when it is damaged (then the batches have them), empty when there is none.
     pub fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Epochs> {
         match read_text(disk, &dir.join(FILE_NAME))? {
             None => Ok(Epochs::default()),

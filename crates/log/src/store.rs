@@ -240,7 +240,7 @@ impl Store {
         Arc::clone(segments.last().expect("a store has an active segment"))
     }
 
-    /// Tells readers that files change under them until the guard is dropped.
+    /// Shows readers that files change under them until the guard is dropped.
     fn upheaval(&self) -> Upheaval<'_> {
         self.upheavals.fetch_add(1, Ordering::AcqRel);
         Upheaval(&self.upheavals)

@@ -1,7 +1,7 @@
 //! State that is derived from batches and kept beside them: producer states as of the written end, leader epochs, the topic's id.
 //!
 //! The partition's own producer states run ahead of the files by what is still in memory; snapshots are taken of these here,
-//! which follow the segment writer. A snapshot is a shortcut: damaged or missing, the batches tell the same.
+//! which follow the segment writer. A snapshot is a shortcut: damaged or missing, the batches say the same.
 
 use std::collections::VecDeque;
 use std::io;

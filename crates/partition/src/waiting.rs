@@ -170,7 +170,7 @@ impl Partition {
         if state.progress.has_reached(until, Wanted::Committed) {
             return Ok(false);
         }
-        // The directory fails (1), everyone who waits is told (2), and now one more comes: nobody would tell it any more.
+        // The directory fails (1), everyone who waits is told (2), and now one more comes: nobody would notify it any more.
         let is_over = state.is_deleted || state.home.dir.is_failed();
         if is_over || !state.progress.is_leading() {
             return Err(NeverCommitted);
@@ -191,7 +191,7 @@ impl Partition {
         }
     }
 
-    /// Tells `watcher` once when what a reader of its scope sees grows past `seen`, or the partition gets another leader; `false` when
+    /// Notifies `watcher` once when what a reader of its scope sees grows past `seen`, or the partition gets another leader; `false` when
     /// it already has.
     pub fn watch(&self, watcher: Ticket, seen: Offset, scope: Scope) -> bool {
         let Scope {
@@ -257,7 +257,7 @@ impl PartitionState {
         news.extend(self.end_watchers.drain(..).map(News::Readable));
     }
 
-    /// Tells those for whom there is more to see than at `before`.
+    /// Notifies those for whom there is more to see than at `before`.
     fn tell_watchers(&mut self, before: Bounds, news: &mut Vec<News>) {
         let now = self.bounds();
         let sees_more =

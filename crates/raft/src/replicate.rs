@@ -126,7 +126,7 @@ impl Quorum {
         self.answer_parked(at, |_| true);
     }
 
-    /// The watermark as this leader may tell it: none before its epoch has a committed record.
+    /// The watermark as this leader may report it: none before its epoch has a committed record.
     pub(crate) fn leader_watermark(&self) -> Option<Offset> {
         let Role::Leader(leader) = &self.role else {
             return None;

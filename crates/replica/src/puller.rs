@@ -212,7 +212,7 @@ impl Puller {
         first.into_iter().chain(self.rests_until).min()
     }
 
-    /// The next request, if one is to go now. A broker that has not registered asks for nothing: a leader cannot tell its word from that of
+    /// The next request, if one is to go now. A broker that has not registered asks for nothing: a leader cannot distinguish its word from that of
     /// an earlier life. With each registration the session begins anew, so that all of it is said again (KIP-903).
     pub fn request(
         &mut self,

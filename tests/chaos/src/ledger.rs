@@ -1,6 +1,6 @@
 //! The records that were sent, acknowledged and shown to readers; and the verdict over all of it.
 //!
-//! Every value is unique and names its producer and number, so the log can be judged without trusting any offset it tells.
+//! Every value is unique and names its producer and number, so the log can be judged without trusting any offset it names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

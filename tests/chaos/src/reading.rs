@@ -1,4 +1,4 @@
-//! A reader of committed data that goes on through every death of the broker, and tells every record once.
+//! A reader of committed data that goes on through every death of the broker, and gives every record once.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

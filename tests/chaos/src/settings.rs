@@ -1,5 +1,5 @@
 //! Deaths of the broker while an operator changes things: settings of a topic, settings of the broker, the number of partitions. Each
-//! changer only ever raises a number, so that one look tells whether every acknowledged change is there, and nothing that nobody asked for.
+//! changer only ever raises a number, so that one look shows whether every acknowledged change is there, and nothing that nobody asked for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -352,7 +352,7 @@ impl TxnProducer {
         Ok(())
     }
 
-    /// Tells the coordinator where the transaction is going to write.
+    /// Informs the coordinator where the transaction is going to write.
     fn add(&mut self, parts: &[Part]) -> Result<(), End> {
         let begun = Instant::now();
         let mut partitions: Vec<i32> = parts.iter().map(|part| part.partition).collect();
@@ -536,7 +536,7 @@ impl TxnProducer {
         }
     }
 
-    /// The same as a member of the group, with its generation or epoch (KIP-447); what the group tells one that is not it any more.
+    /// The same as a member of the group, with its generation or epoch (KIP-447); what the group answers one that is not it any more.
     pub(crate) fn commit_offsets_as(
         &mut self,
         group: &str,

@@ -121,7 +121,7 @@ impl TxnLoad {
         self.notes.all.lock().1.open
     }
 
-    /// Until a transaction is open, so that a death meets one; on a fast disk most of the time none is. The check of hits tells when none
+    /// Until a transaction is open, so that a death meets one; on a fast disk most of the time none is. The check of hits reports when none
     /// came in time.
     pub(crate) fn wait_for_open(&self) {
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! `docs/errors.md` tells of every error code that the broker can give, and what it leaves known. `UPDATE=1` renews the page.
+//! `docs/errors.md` describes every error code that the broker can give, and what it leaves known. `UPDATE=1` renews the page.
 
 #![allow(clippy::disallowed_methods)] // tests meet the operating system as users do
 

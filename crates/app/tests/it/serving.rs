@@ -53,7 +53,7 @@ fn a_limit_of_file_sizes_is_a_full_disk_and_not_the_end() {
     broker.ok(&["produce", "t"], line.as_bytes());
 }
 
-/// A line that could not be written ended the process, and four bytes from anybody made it tell one.
+/// A line that could not be written ended the process, and four bytes from anybody made it write one.
 #[test]
 fn a_log_that_cannot_be_written_costs_its_lines_only() {
     let dir = Dir::new();

@@ -445,7 +445,7 @@ impl Shared {
         self.conclude(aftermath);
     }
 
-    /// Publishes what was committed, then tells those who wait for it.
+    /// Publishes what was committed, then notifies those that wait for it.
     pub(crate) fn conclude(&self, aftermath: Aftermath) {
         let Aftermath {
             published,

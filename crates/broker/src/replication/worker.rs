@@ -425,7 +425,7 @@ impl ReplicaWorker {
     fn on_not_taken(&mut self, key: Key, partition: &Partition, why: &FollowError) {
         let now = self.shared.env.clock.now();
         let (is_loud, until) = match why {
-            // The metadata tell what is to be done.
+            // The metadata say what is to be done.
             FollowError::Deleted | FollowError::Leading | FollowError::EpochChanged { .. } => {
                 (false, None)
             }

@@ -387,7 +387,7 @@ pub(super) fn previous_epoch(
     control::life_file::load(&*env.disk, dirs().map(|dir| dir.path.as_path()))
 }
 
-/// A crash may have taken records that readers saw: nothing tells a stop that was clean from one that only seems so.
+/// A crash may have taken records that readers saw: nothing distinguishes a stop that was clean from one that only seems so.
 pub(super) fn may_have_lost(topic: &meta::Topic, image: &Image, broker: &config::Broker) -> bool {
     let overrides = image.overrides(&Resource::topic(&topic.name));
     log_config_of(&topic.name, &overrides, broker).durability == Durability::Os

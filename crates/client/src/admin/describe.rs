@@ -29,7 +29,7 @@ pub struct BrokerInfo {
 pub struct LogDir {
     pub broker: i32,
     pub path: String,
-    /// `None` where the broker does not tell.
+    /// `None` where the broker does not say.
     pub total_bytes: Option<i64>,
     pub usable_bytes: Option<i64>,
     /// The directory is offline and lists nothing.
@@ -59,7 +59,7 @@ pub struct ActiveProducer {
 }
 
 impl Client {
-    /// The brokers of the cluster, those that are fenced too where the broker that answers knows how to tell of them.
+    /// The brokers of the cluster, those that are fenced too where the broker that answers knows how to list them.
     pub fn describe_cluster(&mut self) -> Result<ClusterInfo, Error> {
         self.retry("describing the cluster", |client| {
             let request = |include_fenced_brokers| DescribeClusterRequest {

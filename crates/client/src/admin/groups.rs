@@ -28,7 +28,7 @@ pub type Part = (String, i32);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedGroup {
     pub id: String,
-    /// `classic`, `consumer`, ...; empty where the broker is too old to tell.
+    /// `classic`, `consumer`, ...; empty where the broker is too old to say.
     pub kind: String,
     pub protocol_type: String,
     pub state: String,

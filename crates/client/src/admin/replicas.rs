@@ -89,7 +89,7 @@ impl Client {
         })
     }
 
-    /// The ends of the replicas on one broker, asked once. A partition that it cannot tell of is left out.
+    /// The ends of the replicas on one broker, asked once. A partition that it knows nothing of is left out.
     pub fn replica_ends(
         &mut self,
         broker: i32,

@@ -84,7 +84,7 @@ fn bring_by_steps(file: &File, from: u64, upto: u64) {
     }
 }
 
-/// True if a range can be read without waiting, as far as a few probes tell.
+/// True if a range can be read without waiting, as far as a few probes show.
 pub(super) fn is_resident(file: &File, position: u64, len: u64) -> bool {
     if len == 0 {
         return true;

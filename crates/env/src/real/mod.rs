@@ -31,7 +31,7 @@ impl Env {
         sys::file_limit().unwrap_or(DESCRIPTORS_UNKNOWN)
     }
 
-    /// Bytes of memory this process may count on; 0 when the system does not tell.
+    /// Bytes of memory this process may count on; 0 when the system does not say.
     #[must_use]
     pub fn memory_bytes() -> u64 {
         memory::bytes()

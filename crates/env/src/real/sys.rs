@@ -367,7 +367,7 @@ pub(super) fn let_others_go_first() {
     // Elsewhere the niceness is that of the whole process.
 }
 
-/// Addresses of a part of a file that nobody reads by: they tell which of its pages are in the page cache, and bring pages there.
+/// Addresses of a part of a file that nobody reads by: they show which of its pages are in the page cache, and bring pages there.
 #[cfg(target_os = "linux")]
 pub(super) struct View {
     address: *mut libc::c_void,
@@ -466,7 +466,7 @@ pub(super) fn pages_cached(file: &File, position: u64, len: u64) -> io::Result<u
     Ok(counts[0])
 }
 
-/// True if the byte at `position` is in the page cache; an error counts as yes, the read itself will tell.
+/// True if the byte at `position` is in the page cache; an error counts as yes, the read itself will show it.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(super) fn is_resident(file: &File, position: u64) -> bool {
@@ -524,7 +524,7 @@ pub(super) fn raise_file_limit() -> io::Result<()> {
     .map(drop)
 }
 
-/// Seconds since 1970 of a local time, given as what UTC would call the same numbers; `None` where the system cannot tell.
+/// Seconds since 1970 of a local time, given as what UTC would call the same numbers; `None` where the system does not know.
 #[allow(unsafe_code)]
 pub(super) fn local_to_utc(seconds: libc::time_t) -> Option<libc::time_t> {
     // SAFETY: a `tm` is numbers and a pointer, for which zeros are valid.

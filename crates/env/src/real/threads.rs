@@ -139,7 +139,7 @@ mod tests {
         let (patient_nice, patient_slice) = looked.recv().unwrap();
         threads.join();
         assert!(patient_nice > nice || nice >= 10, "{patient_nice}, {nice}");
-        // Kernels before 6.12 tell no slice.
+        // Kernels before 6.12 report no slice.
         assert!(
             patient_slice > slice || slice.is_zero(),
             "{patient_slice:?}"

@@ -186,7 +186,7 @@ impl Network {
         }
     }
 
-    /// Takes what a poller has to tell; true when there was anything.
+    /// Takes what a poller has to report; true when there was anything.
     pub(crate) fn take_news(&mut self, poller: u64, ready: &mut Vec<Readiness>) -> bool {
         let Some(poller) = self.pollers.get_mut(&poller) else {
             return false;

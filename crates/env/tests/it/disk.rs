@@ -326,7 +326,7 @@ fn what_was_reserved_takes_room_until_it_is_given_back() {
 }
 
 /// Bytes of the volume that a file takes.
-#[allow(clippy::disallowed_methods)] // blocks are no part of what a disk tells
+#[allow(clippy::disallowed_methods)] // blocks are no part of what a disk reports
 fn taken(place: &TestDir, path: &std::path::Path) -> u64 {
     match &place.machine {
         None => std::os::unix::fs::MetadataExt::blocks(&path.symlink_metadata().unwrap()) * 512,

@@ -216,7 +216,7 @@ fn list(disk: &dyn Disk, dir: &Path, dir_id: Uuid) -> io::Result<(Vec<Found>, Ve
 
 /// The header of a piece that is ours. One that is damaged, or of an earlier use because its last write went astray, is told
 /// by the first round, which says the same, or by the copy in the last page: else the newest piece would be taken for an unused
-/// one, and nothing behind it could tell that it was durable. No other place is asked, as records may look like anything.
+/// one, and nothing behind it could show that it was durable. No other place is asked, as records may look like anything.
 fn read_header(file: &FileHandle, bytes: u64, dir_id: Uuid) -> io::Result<Option<PieceHeader>> {
     let read_at = |position: u64| {
         let mut head = [0; PIECE_HEADER_BYTES];

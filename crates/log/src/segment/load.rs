@@ -429,10 +429,11 @@ impl Segment {
         };
         let disk = &**self.pool.disk();
         index::store(disk, &self.path(OffsetEntry::EXTENSION), &offsets)?;
-        match sealed {
+        if sealed {
             // Its last entry is believed to have the largest time: none may be missing behind it.
-            true => index::store_whole(disk, &self.dir, self.base, &times)?,
-            false => index::store(disk, &self.path(TimeEntry::EXTENSION), &times)?,
+            index::store_whole(disk, &self.dir, self.base, &times)?;
+        } else {
+            index::store(disk, &self.path(TimeEntry::EXTENSION), &times)?;
         }
         self.offsets_file.close();
         self.times_file.close();

@@ -32,7 +32,7 @@ pub(crate) enum Standing {
     Sound,
     /// Entries may be missing.
     Doubtful,
-    /// They are, and the batches cannot tell them: this is why.
+    /// They are, and the batches do not show them: this is why.
     Lost(Damage),
 }
 
@@ -216,7 +216,7 @@ impl Segment {
         new.rename_to(disk, &self.txn_files())
     }
 
-    /// Nobody can tell the list any more.
+    /// Nothing has the list any more.
     pub(crate) fn lose_txns(&self, why: Damage) -> io::Result<()> {
         self.with_txns(|txns| txns.standing = Standing::Lost(why))
     }

@@ -5,7 +5,7 @@ use super::*;
 const SEGMENT: u64 = 1 << 20;
 
 /// Bytes of the volume that segment files take.
-#[allow(clippy::disallowed_methods)] // blocks are no part of what a disk tells
+#[allow(clippy::disallowed_methods)] // blocks are no part of what a disk reports
 pub(super) fn taken(place: &TestDir) -> u64 {
     match &place.machine {
         Some(_) => {

@@ -1,6 +1,6 @@
 //! A leader asks for another ISR (KIP-497, KIP-903): who may be in it, and what follows.
 //!
-//! Owns the checks of Kafka in their order; each tells the leader something else to do. A leader whose epochs are ahead of the
+//! Owns the checks of Kafka in their order; each has the leader do something else to do. A leader whose epochs are ahead of the
 //! image talks to a controller that is no longer active.
 
 use model::{BrokerId, LeaderEpoch, PartitionIndex};

@@ -238,7 +238,7 @@ impl LogDir {
         all
     }
 
-    /// Makes the oldest queued round durable and collects what its logs have to tell.
+    /// Makes the oldest queued round durable and collects what its logs have to report.
     pub fn commit(&self, news: &mut Vec<News>) -> Commit {
         match self.begin_commit(news) {
             Begun::Idle => Commit::Idle,
@@ -344,7 +344,7 @@ impl LogDir {
         queue.take()
     }
 
-    /// The sync of a round has ended: collects what the logs of all rounds have to tell that are durable now. The caller
+    /// The sync of a round has ended: collects what the logs of all rounds have to report that are durable now. The caller
     /// looks at the queue again.
     pub fn finish(&self, flight: &Flight, synced: io::Result<()>, news: &mut Vec<News>) {
         let now = self.env.clock.now();

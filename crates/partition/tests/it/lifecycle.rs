@@ -174,7 +174,7 @@ fn an_epoch_begins_where_the_log_ends_and_not_with_its_first_batch() {
         drop(rig);
         machine.kill();
         rig = open(&machine, &configs).unwrap();
-        // The metadata tells of it.
+        // The metadata have it.
         lead(&rig.partitions[0], life);
         assert_eq!(end(&rig, life), (life, 10));
         assert_eq!(end(&rig, life - 1), (0, 10), "nothing was appended in it");

@@ -116,7 +116,7 @@ fn a_partition_that_the_metadata_never_told_of_is_set_aside_with_all_its_records
         seen, known[1].sent,
         "the files and the journal have all of it"
     );
-    // Nothing but its id tells its name.
+    // Nothing but its id names it.
     let [only] = of_topic(&topic(2).to_string())[..] else {
         panic!("{aside:?}")
     };

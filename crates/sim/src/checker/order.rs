@@ -1,4 +1,4 @@
-//! The order of the values of each key, as offsets tell it, for each isolation level.
+//! The order of the values of each key, as offsets have it, for each isolation level.
 //!
 //! Gaps in the offsets are control records or aborted data, so the rank among the offsets that hold a value is the order.
 //! Values that only uncommitted readers saw stay out of the committed order. Dense by offset, so that a polled record costs an

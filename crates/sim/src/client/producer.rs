@@ -304,7 +304,7 @@ impl Producer {
         let correlation = line.ask(&request, version, self.habits.acks != 0);
         for mut batch in batches {
             if self.habits.acks == 0 {
-                // Nobody will ever tell.
+                // Nobody will ever know.
                 let op = op(
                     &self.habits.topic,
                     self.process,

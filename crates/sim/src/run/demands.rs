@@ -186,7 +186,7 @@ impl Run {
         let Some(keeper) = &self.clients.keeper else {
             return;
         };
-        // One that began before, and two that tell the fate of what the first met on its way out. What could not be written
+        // One that began before, and two that show the fate of what the first met on its way out. What could not be written
         // while a directory was offline is written now.
         let enough = keeper.readings + 3;
         let is_read = |run: &Run| {

@@ -68,7 +68,7 @@ impl Run {
         }
     }
 
-    /// Transactions of the load's ids, with their states; `None` while a coordinator cannot tell.
+    /// Transactions of the load's ids, with their states; `None` while a coordinator cannot say.
     fn open_transactions(&self) -> Option<Vec<String>> {
         let nodes = self.served_nodes().into_iter();
         let open: Option<Vec<_>> = nodes.map(|node| self.open_at(node)).collect();

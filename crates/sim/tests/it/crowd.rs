@@ -104,7 +104,7 @@ fn run(
         if machine.now() >= end {
             return false;
         }
-        // Nothing tells when there is room again to send into, and what arrives is seen a moment later.
+        // Nothing reports when there is room again to send into, and what arrives is seen a moment later.
         if tick <= machine.now() {
             tick = machine.now().plus(TICK);
             machine.alarm(tick);

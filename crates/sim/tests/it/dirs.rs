@@ -88,10 +88,13 @@ impl House {
         {
             let topics = dir.topics.iter().filter(|found| found.name == topic);
             for found in topics.flat_map(|topic| &topic.partitions) {
-                match found.is_future_key {
-                    _ if found.partition_index != index => {}
-                    true => coming.push((dir.log_dir.clone(), found.offset_lag)),
-                    false => here.push(dir.log_dir.clone()),
+                if found.partition_index != index {
+                    continue;
+                }
+                if found.is_future_key {
+                    coming.push((dir.log_dir.clone(), found.offset_lag));
+                } else {
+                    here.push(dir.log_dir.clone());
                 }
             }
         }
@@ -132,7 +135,7 @@ impl House {
         (partition.error_code, partition.high_watermark, bytes)
     }
 
-    /// Sets a setting of the broker, and tells the error code.
+    /// Sets a setting of the broker, and returns the error code.
     fn set(&self, name: &str, value: &str) -> i16 {
         let config = AlterableConfig {
             name: name.to_owned(),

@@ -128,7 +128,7 @@ impl Head {
         i32::from_be_bytes(self.bytes(8))
     }
 
-    /// Bytes of the whole batch as the length field tells.
+    /// Bytes of the whole batch as the length field has them.
     #[must_use]
     pub fn size(&self) -> usize {
         usize::try_from(self.length_field()).unwrap_or(0) + LENGTH_END

@@ -134,7 +134,7 @@ impl<'a> Retained<'a> {
     }
 }
 
-/// The batch without any record: it still tells which offsets and sequences it had.
+/// The batch without any record: it still has which offsets and sequences it had.
 #[must_use]
 pub fn emptied(batch: &Batch) -> Batch {
     let mut head: Head = **batch;

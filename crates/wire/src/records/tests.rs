@@ -256,7 +256,7 @@ fn truncated_compression_is_refused() {
         let body = bytes.slice(HEAD_SIZE..);
         let whole = codec.decompress(&body, Caps::default()).unwrap();
         for len in 0..body.len() {
-            // A cut between two blocks of snappy is not visible there; the record count tells.
+            // A cut between two blocks of snappy is not visible there; the record count shows it.
             let got = codec.decompress(&body.slice(..len), Caps::default());
             assert_ne!(got.as_ref(), Ok(&whole), "{codec} cut at {len}");
         }

@@ -80,7 +80,7 @@ impl Stage<'_> {
             .map_err(|why| format!("after {what}: {why}"))
     }
 
-    /// Lines of all nodes that tell of damage or its repair.
+    /// Lines of all nodes that name damage or its repair.
     fn told_of_damage(&self) -> usize {
         let is_told = |line: &&str| {
             ["damage", "repair", "hole", "rot"]

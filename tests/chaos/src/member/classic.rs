@@ -22,7 +22,7 @@ use crate::load::{PARTITIONS, TOPIC};
 
 const TYPE: &str = "consumer";
 const ASSIGNOR: &str = "range";
-/// Of what members tell each other; the first that all consumers know.
+/// Of what members send each other; the first that all consumers know.
 const VERSION: i16 = 0;
 
 pub(super) fn beat(member: &mut Member) -> Result<(), Error> {

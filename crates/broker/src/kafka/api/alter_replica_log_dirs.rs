@@ -1,6 +1,6 @@
 //! AlterReplicaLogDirs: partitions move to another log directory of this broker while they are used (KIP-113).
 //!
-//! Answered at once; DescribeLogDirs tells how far a move is. A partition that does not exist is refused, and made in the
+//! Answered at once; DescribeLogDirs reports how far a move is. A partition that does not exist is refused, and made in the
 //! directory that was named when it comes to exist.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! ConsumerGroupHeartbeat (KIP-848): joins, leaves, tells what a member owns, and brings its next assignment.
+//! ConsumerGroupHeartbeat (KIP-848): joins, leaves, reports what a member owns, and brings its next assignment.
 
 use coord::group::ask::{self, ConsumerHeartbeat, Standing};
 use coord::group::{Client, Refusal};

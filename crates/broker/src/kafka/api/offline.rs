@@ -1,6 +1,6 @@
 //! Replicas that cannot be served, in what is told of topics.
 //!
-//! Owns how a broker that is away and a failed log directory show. The metadata tell of both, where the active controller has heard of
+//! Owns how a broker that is away and a failed log directory show. The metadata have both, where the active controller has heard of
 //! them. Of a directory of this broker that has just failed, or that holds a partition in a state which cannot be served, nothing but
 //! this broker knows: such a partition has no leader, which only Metadata calls an error, and this broker is among its offline
 //! replicas. With one replica there is nobody else to elect, and a start that can read the directory leads again.

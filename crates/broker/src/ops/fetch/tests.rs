@@ -77,7 +77,7 @@ impl Run {
         self.advance()
     }
 
-    /// Those of its partitions have more that the shard would tell it of.
+    /// Those of its partitions have more that the shard would report to it.
     fn hear(&mut self) -> Progress {
         let readable = self.bench.take_readable();
         assert!(readable.iter().all(|ticket| ticket.key == KEY));

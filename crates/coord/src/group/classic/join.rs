@@ -148,7 +148,7 @@ impl Classic {
         let why = match self.state {
             ClassicState::Empty => return join.refuse(ErrorCode::UnknownMemberId),
             ClassicState::PreparingRebalance => "joins during the rebalance",
-            // It may have missed the answer to its first join: tell it once more.
+            // It may have missed the answer to its first join: answer once more.
             ClassicState::CompletingRebalance if is_same => return self.tell_again(join),
             // A leader that joins has seen something that changes the assignment.
             ClassicState::Stable if self.is_leader(id) => "is the leader and joined again",

@@ -52,7 +52,7 @@ pub(super) fn owned_from(topics: &[CurrentTopic], member_epoch: i32) -> Owned {
         let epochs = topic.assignment_epochs.as_deref().unwrap_or_default();
         let partitions = owned.entry(topic.topic_id).or_default();
         for (i, &partition) in topic.partitions.iter().enumerate() {
-            // Records from before KIP-1251 tell no epochs.
+            // Records from before KIP-1251 have no epochs.
             partitions.insert(partition, epochs.get(i).copied().unwrap_or(member_epoch));
         }
     }

@@ -7,7 +7,7 @@ use super::{ConsumerGroup, Context};
 use crate::group::Rebalance;
 
 impl ConsumerGroup {
-    /// Why the group left its last epoch. Records that were refused moved nothing, and tell nothing.
+    /// Why the group left its last epoch. Records that were refused moved nothing, and say nothing.
     #[must_use]
     pub fn last_rebalance(&self) -> Option<&Rebalance> {
         (self.last_rebalance.as_ref()).filter(|last| last.generation < self.epoch)

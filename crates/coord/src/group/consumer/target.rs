@@ -15,7 +15,7 @@ use super::settle::Outlook;
 use super::{ConsumerGroup, Context, Settings};
 use crate::Topics;
 
-/// Where records tell when something was assigned.
+/// Where records say when something was assigned.
 pub(super) const NEVER: Timestamp = Timestamp(0);
 
 impl ConsumerGroup {

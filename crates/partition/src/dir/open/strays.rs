@@ -76,7 +76,7 @@ impl Recovery {
     }
 
     /// Makes durable the logs that are set aside. Until then one that only the journal has carries the name of what a crash leaves,
-    /// and the others the one that they had: the checkpoint and the journal still tell of them, and the next start begins anew.
+    /// and the others the one that they had: the checkpoint and the journal still have them, and the next start begins anew.
     pub(super) fn store_strays(&mut self) -> Result<(), OpenError> {
         let keys: Vec<_> = self.strays.keys().copied().collect();
         for key in keys {

@@ -175,7 +175,7 @@ impl Ledger {
 
     /// Writes all that was committed up to the journal's point of a moment ago. False when the disk has no room for that.
     fn prepare(&mut self, wall: Timestamp) -> Result<bool, StoreError> {
-        // Everything committed up to the point is on the list or written: commits tell their partitions before the point moves.
+        // Everything committed up to the point is on the list or written: commits notify their partitions before the point moves.
         self.take_dirty()?;
         self.write_pending(self.dir.env.clock.now(), wall)?;
         if !self.pending.is_empty() || self.removals.has_waiting() {
@@ -242,7 +242,7 @@ impl Ledger {
         }
     }
 
-    /// Acknowledged offsets that cannot be read, of all partitions; the next start must tell them too.
+    /// Acknowledged offsets that cannot be read, of all partitions; the next start must report them too.
     fn lost(&self) -> Vec<checkpoint::Lost> {
         let guests: Vec<_> = (self.residents.guests.lock().values())
             .map(|guest| Arc::clone(&guest.partition))

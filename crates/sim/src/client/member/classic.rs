@@ -14,7 +14,7 @@ use wire::{ApiKey, ErrorCode, Message, Reader, Writer};
 
 use super::{Effect, REBALANCE_MS, SESSION_MS, Wish};
 
-/// Of what members tell each other.
+/// Of what members send each other.
 const EMBEDDED_VERSION: i16 = 1;
 use crate::client::keep::Link;
 use crate::client::line::{LineError, RawAnswer, code, nonsense};
