@@ -12,7 +12,9 @@ use arc_swap::ArcSwap;
 use meta::decide::assign_dir::assign_dir;
 use meta::decide::register_broker::TRANSACTION_VERSION;
 use meta::{Delta, Image, Record, Resource, ResourceKind};
-use model::{InboxId, Instant, LeaderEpoch, Offset, PartitionIndex, ProducerId, Ticket, WaiterKey};
+use model::{
+    BrokerId, InboxId, Instant, LeaderEpoch, Offset, PartitionIndex, ProducerId, Ticket, WaiterKey,
+};
 use parking_lot::Mutex;
 use partition::dir::Key;
 use partition::{Bounds, LogDir, News, Partition};
@@ -68,6 +70,14 @@ pub(crate) struct Levels {
     pub(crate) records: Vec<Record>,
     /// `kraft.version` is to be raised to 1.
     pub(crate) makes_dynamic: bool,
+}
+
+/// The quorum's part in what features are at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct QuorumLevel {
+    /// Of `kraft.version`.
+    pub(crate) kraft_version: i16,
+    pub(crate) voters: Vec<BrokerId>,
 }
 
 /// A directory of a partition, on its way to the metadata.
@@ -138,7 +148,11 @@ impl Metadata {
     /// When the quorum, or the active controller, wants to look at the time.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let plan = self.plan.lock();
-        let deadlines = [plan.quorum.next_deadline(), plan.office_deadline()];
+        let deadlines = [
+            plan.quorum.next_deadline(),
+            plan.office_deadline(),
+            plan.snapshot_deadline(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -153,6 +167,11 @@ impl Metadata {
 
     pub(crate) fn is_quorum_due(&self, now: Instant) -> bool {
         self.next_quorum_deadline().is_some_and(|at| at <= now)
+    }
+
+    pub(crate) fn is_snapshot_due(&self, now: Instant) -> bool {
+        let deadline = self.plan.lock().snapshot_deadline();
+        deadline.is_some_and(|at| at <= now)
     }
 
     pub(crate) fn is_office_due(&self, now: Instant) -> bool {
@@ -289,12 +308,12 @@ impl Shared {
     pub(crate) fn change_features<T>(
         &self,
         ticket: Ticket,
-        decide: impl FnOnce(&Image, &Shared, i16) -> (Levels, T),
+        decide: impl FnOnce(&Image, &Shared, &QuorumLevel) -> (Levels, T),
         refuse: impl FnOnce(String) -> T,
     ) -> (T, Written) {
         let mut plan = self.metadata.plan.lock();
         let image = Arc::clone(&plan.image);
-        let (levels, mut answer) = decide(&image, self, plan.kraft_version());
+        let (levels, mut answer) = decide(&image, self, &plan.quorum_level());
         let mut aftermath = Aftermath::default();
         let mut records = levels.records;
         if levels.makes_dynamic

@@ -29,6 +29,10 @@ pub struct Settings {
     pub(crate) connection_idle_max: Duration,
     /// Bytes of the metadata log between two snapshots, at most.
     pub(crate) snapshot_bytes_max: u64,
+    /// The same is snapshotted after so long; zero: never for that.
+    pub(crate) snapshot_interval: Duration,
+    /// An active controller that writes nothing for so long writes that; zero: never.
+    pub(crate) metadata_idle_max: Duration,
     /// How long a change of the metadata whose request names no time may take to become durable.
     pub(crate) request_wait_max: Duration,
     /// How long what a coordinator wrote for a request may take to become durable.
@@ -74,6 +78,8 @@ impl Settings {
                 .number("metadata.log.max.record.bytes.between.snapshots")
                 .and_then(|most| u64::try_from(most).ok())
                 .unwrap_or(u64::MAX),
+            snapshot_interval: milliseconds("metadata.log.max.snapshot.interval.ms"),
+            metadata_idle_max: milliseconds("metadata.max.idle.interval.ms"),
             request_wait_max: milliseconds("request.timeout.ms"),
             coordinator_wait_max: milliseconds("offsets.commit.timeout.ms"),
             groups: Arc::new(groups),

@@ -22,7 +22,9 @@ use wire::ErrorCode;
 use self::recover::{Recovered, may_have_lost, previous_epoch, recover};
 use crate::committer::{Committer, Stage};
 use crate::control::boot::{BootError, quorum_identity, quorum_settings};
-use crate::control::{self, Mailbox, Membership, Plan, QuorumWorker, Unfit};
+use crate::control::{
+    self, Enrolment, Mailbox, Membership, Plan, QuorumWorker, SnapshotTimer, Unfit,
+};
 use crate::event_loop::Shard;
 use crate::ids::random_uuid;
 use crate::inboxes::{Inbox, Inboxes, Redeemed, ShardId};
@@ -184,9 +186,14 @@ impl Broker {
             let previous = previous_epoch(env, &settings, &image, (&topics, &residents));
             Membership::new(&registration, &cluster_id, quorum, previous, at.now)
         });
+        let is_controller = settings.broker.quorum.roles.controller;
+        let enrolment =
+            is_controller.then(|| Enrolment::new(&me, registration.incarnation, at.now));
         let timing = quorum_settings(&settings.broker.quorum);
         let (quorum, effects) = Quorum::new(me, timing, boot, seed, at);
-        let plan = Plan::new(Arc::clone(&image), uncommitted, log, quorum, since_snapshot);
+        let timer = SnapshotTimer::new(settings.snapshot_interval, at.now);
+        let since = (since_snapshot, timer);
+        let plan = Plan::new(Arc::clone(&image), uncommitted, log, quorum, since);
         let metadata = Metadata::new(
             plan,
             places,
@@ -203,7 +210,8 @@ impl Broker {
             committer_bells.clone(),
             (inboxes, Arc::clone(&replica_mail)),
         ));
-        let mut quorum_worker = QuorumWorker::new(Arc::clone(&shared), quorum_poller, membership);
+        let mut quorum_worker =
+            QuorumWorker::new(Arc::clone(&shared), quorum_poller, (membership, enrolment));
         shared.begin_quorum(effects);
         if is_alone {
             lead_alone(&shared, &mut quorum_worker, &image, &registration, &moved)?;

@@ -151,7 +151,7 @@ fn address(
 
 pub(super) fn remove(client: &mut Client, args: &RemoveArgs) -> Result<(), Failure> {
     let until = now(client).plus(PATIENCE);
-    loop {
+    for tries in 0.. {
         let quorum = client.describe_quorum()?;
         let voter = quorum.voters.iter().find(|voter| voter.node == args.node);
         let Some(voter) = voter else {
@@ -172,12 +172,15 @@ pub(super) fn remove(client: &mut Client, args: &RemoveArgs) -> Result<(), Failu
             Err(error) => match error.code() {
                 Some(ErrorCode::RequestTimedOut | ErrorCode::NotLeaderOrFollower)
                     if now(client) < until => {}
+                // An earlier try was carried out after all, and its leader has gone; the next one may not have told yet.
+                Some(ErrorCode::VoterNotFound) if 0 < tries && now(client) < until => {}
                 _ => return Err(error.into()),
             },
         }
         // A leader that removed itself is followed by another.
         pause(client);
     }
+    Ok(())
 }
 
 fn now(client: &Client) -> Instant {

@@ -109,6 +109,10 @@ fn controllers_join_by_themselves_where_the_settings_say_so() {
         })
         .collect();
     until(|| voters(&first) == [1, 2, 3]);
+    // The controller writes though nobody asks for anything.
+    let committed = || first.json(&["--json", "cluster", "quorum"])["committed"].as_i64();
+    let before = committed();
+    until(|| before < committed());
     first.kill();
     until(|| {
         let made = others[0].run(&["topic", "create", "t", "-r", "2"], b"");

@@ -11,6 +11,7 @@ mod groups;
 mod growing;
 mod inspecting;
 mod members;
+mod misfits;
 mod observing;
 mod pushing;
 mod records;

@@ -358,6 +358,20 @@ mod tests {
     }
 
     #[test]
+    fn a_broker_that_was_alone_serves_on_and_is_heard_of_at_once() {
+        let mut life = Lifecycle::new(PACE, at(0));
+        life.adopt(7, at(1_000));
+        assert_eq!(life.leads_until(), Some(at(9_100)));
+        assert_eq!(life.take_ask(at(1_000)), Some(BEAT));
+        assert_eq!(
+            life.on_heard(heard(false, false), at(1_010)),
+            None,
+            "it serves already"
+        );
+        assert_eq!(life.take_ask(at(3_010)), Some(BEAT));
+    }
+
+    #[test]
     fn a_broker_that_stops_waits_for_its_leaderships_but_not_for_ever() {
         let leaving = Some(Ask::Heartbeat {
             epoch: 7,

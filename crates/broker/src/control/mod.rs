@@ -6,6 +6,7 @@
 
 mod alarms;
 pub(crate) mod boot;
+mod enrolment;
 pub(crate) mod envelope;
 pub(crate) mod introduction;
 pub(crate) mod life_file;
@@ -24,9 +25,10 @@ mod wire_form;
 mod worker;
 
 pub use boot::BootError;
+pub(crate) use enrolment::Enrolment;
 pub(crate) use mailbox::{Mailbox, Order, Outgoing, Question, Recipient};
 pub(crate) use membership::{Membership, NOT_COUNTED_IN};
-pub(crate) use plan::{Aftermath, Plan};
+pub(crate) use plan::{Aftermath, Plan, SnapshotTimer};
 pub use replay::Unfit;
 pub(crate) use replay::replay;
 pub(crate) use worker::QuorumWorker;

@@ -18,11 +18,12 @@ use meta::{Image, MetadataVersion, Trouble};
 use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
 use raft::RoleName;
 use wire::ErrorCode;
+use wire::metadata::NoOpRecord;
 
 use super::lifecycle::leads_for;
 use super::mailbox::Order;
 use super::plan::{Aftermath, Plan};
-use super::tenure::Office;
+use super::tenure::{Idle, Office};
 use crate::metadata::Written;
 use crate::shared::Shared;
 
@@ -68,6 +69,7 @@ impl Plan {
             trouble: Trouble::default(),
             pause: None,
             balance_at: balance_every(shared).map(|every| shared.env.clock.now().plus(every)),
+            idle: idle(shared),
         });
         let first = if shared.metadata.is_alone() {
             // The only broker names the features itself when it registers.
@@ -104,6 +106,7 @@ impl Plan {
         let every = balance_every(shared);
         if let Some(office) = self.office.as_mut() {
             office.balance_at = every.map(|every| now.plus(every));
+            office.idle = idle(shared);
         }
         if broker.quorum.voters.is_empty()
             && !self.quorum.history().is_dynamic()
@@ -118,7 +121,8 @@ impl Plan {
         let office = self.office.as_ref()?;
         let silence = office.sessions.next_deadline();
         let silence = silence.map(|at| office.pause.map_or(at, |pause| pause.max(at)));
-        silence.into_iter().chain(office.balance_at).min()
+        let others = office.balance_at.into_iter().chain(office.idle.deadline());
+        silence.into_iter().chain(others).min()
     }
 }
 
@@ -129,6 +133,13 @@ fn balance_every(shared: &Shared) -> Option<Duration> {
     let seconds = broker.number("leader.imbalance.check.interval.seconds")?;
     let seconds = u64::try_from(seconds).unwrap_or(1).max(1);
     is_wanted.then_some(Duration::from_secs(seconds))
+}
+
+/// Alone there is nobody who could be cut off, and a disk that may rest.
+fn idle(shared: &Shared) -> Idle {
+    let every = shared.config().metadata_idle_max;
+    let every = Some(every).filter(|_| !shared.metadata.is_alone());
+    Idle::new(every, shared.env.clock.now())
 }
 
 fn min_isr(broker: &config::Broker) -> usize {
@@ -204,6 +215,30 @@ impl Shared {
         }
     }
 
+    /// Writes that there is nothing to write, when that has been so for long enough.
+    pub(super) fn write_idle(&self, now: Instant) {
+        let mut aftermath = Aftermath::default();
+        let mut plan = self.metadata.plan.lock();
+        let can_write = plan.log.check_append().is_ok();
+        let Some(office) = plan.office.as_mut() else {
+            return;
+        };
+        if office.idle.deadline().is_none_or(|at| now < at) {
+            return;
+        }
+        office.idle.put_off(now);
+        if !can_write {
+            return;
+        }
+        let written = plan.write(self, &[NoOpRecord::default().into()], &mut aftermath);
+        drop(plan);
+        self.conclude(aftermath);
+        // An office that ends has another controller write.
+        if let Err(code) = written {
+            tracing::debug!(target: env::logs::METADATA, ?code, "no idle record is written");
+        }
+    }
+
     /// A connection has ended on which a broker was heard of.
     pub(crate) fn on_lost(&self, broker: BrokerId, epoch: i64) {
         self.metadata.mailbox.order([Order::Lost(broker, epoch)]);
@@ -273,7 +308,7 @@ impl Shared {
         Some((answer, written))
     }
 
-    fn meet_others(&self) {
+    pub(super) fn meet_others(&self) {
         let mut aftermath = Aftermath::default();
         (self.metadata.plan.lock()).meet_others(self, &mut aftermath);
         self.conclude(aftermath);

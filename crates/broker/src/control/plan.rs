@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use meta::{Image, Place, Record};
-use model::{LeaderEpoch, Offset, Ticket};
+use model::{Instant, LeaderEpoch, Offset, Ticket};
 use partition::{News, Partition, Restart, Role, Stamp, Synced};
 use raft::{AppendTag, Effect, Event, Life, Quorum, RoleName, SnapshotFacts, SnapshotId};
 use wire::ErrorCode;
@@ -17,7 +18,7 @@ use super::alarms;
 use super::mailbox::Order;
 use super::replay::replay;
 use super::tenure::Office;
-use crate::metadata::Written;
+use crate::metadata::{QuorumLevel, Written};
 use crate::shared::Shared;
 
 pub(crate) struct Plan {
@@ -42,12 +43,32 @@ pub(crate) struct Plan {
     tags: u64,
     /// Bytes that were committed since the last snapshot.
     since_snapshot: u64,
+    snapshot_timer: SnapshotTimer,
     /// A snapshot that was fetched and verified, until the log begins at it.
     installed: Option<(SnapshotId, Arc<Image>)>,
 }
 
 /// A smaller log is read at once: no snapshot makes a start faster.
 const SNAPSHOT_BYTES_MIN: u64 = 1 << 20;
+
+/// The time of snapshots: one is due so long after the last, if anything was committed since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SnapshotTimer {
+    /// Zero: never.
+    every: Duration,
+    since: Instant,
+}
+
+impl SnapshotTimer {
+    pub(crate) fn new(every: Duration, since: Instant) -> SnapshotTimer {
+        SnapshotTimer { every, since }
+    }
+
+    fn deadline(&self, since_snapshot: u64) -> Option<Instant> {
+        let is_wanted = !self.every.is_zero() && 0 < since_snapshot;
+        is_wanted.then(|| self.since.plus(self.every))
+    }
+}
 
 /// The consequences of a step, for when the lock is free again.
 #[derive(Default)]
@@ -67,7 +88,7 @@ impl Plan {
         uncommitted: VecDeque<Batch>,
         log: Arc<Partition>,
         quorum: Quorum,
-        since_snapshot: u64,
+        (since_snapshot, snapshot_timer): (u64, SnapshotTimer),
     ) -> Plan {
         let seen = log.synced();
         Plan {
@@ -83,6 +104,7 @@ impl Plan {
             is_looking: false,
             tags: 0,
             since_snapshot,
+            snapshot_timer,
             installed: None,
         }
     }
@@ -125,6 +147,9 @@ impl Plan {
             return Err(ErrorCode::NotController);
         }
         self.image = Arc::new(written.image);
+        if let Some(office) = self.office.as_mut() {
+            office.idle.put_off(shared.env.clock.now());
+        }
         Ok(())
     }
 
@@ -158,6 +183,14 @@ impl Plan {
         let committed = self.quorum.watermark().unwrap_or_default();
         let facts = self.quorum.history().facts_at(committed);
         facts.version.unwrap_or(0)
+    }
+
+    /// The quorum's part in what features are at.
+    pub(crate) fn quorum_level(&self) -> QuorumLevel {
+        QuorumLevel {
+            kraft_version: self.kraft_version(),
+            voters: self.quorum.voter_ids().into_iter().collect(),
+        }
     }
 
     /// Writes the records of a change, if it has any; `ticket` is redeemed when they, and all that they rest on, are committed.
@@ -307,7 +340,12 @@ impl Plan {
     }
 
     /// The committed metadata, if a snapshot of them may be taken now.
-    pub(super) fn for_snapshot(&mut self) -> Option<(SnapshotId, Arc<Image>, SnapshotFacts)> {
+    pub(super) fn for_snapshot(
+        &mut self,
+        now: Instant,
+    ) -> Option<(SnapshotId, Arc<Image>, SnapshotFacts)> {
+        // One that cannot be taken now is tried again when the next is due.
+        self.snapshot_timer.since = now;
         let end = Offset(self.committed.end());
         let id = self.quorum.snapshot_id(end)?;
         let is_new = self
@@ -320,6 +358,11 @@ impl Plan {
         self.since_snapshot = 0;
         let facts = self.quorum.history().facts_at(end);
         Some((id, Arc::clone(&self.committed), facts))
+    }
+
+    /// When a snapshot is due for its time, whatever the size of the log.
+    pub(crate) fn snapshot_deadline(&self) -> Option<Instant> {
+        self.snapshot_timer.deadline(self.since_snapshot)
     }
 
     /// A fetched snapshot was verified; the machine says what becomes of it.

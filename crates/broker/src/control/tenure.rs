@@ -1,5 +1,7 @@
 //! The soft state of an active controller: it begins anew with each of them.
 
+use std::time::Duration;
+
 use meta::Trouble;
 use meta::sessions::Sessions;
 use model::{Instant, LeaderEpoch};
@@ -14,4 +16,51 @@ pub(crate) struct Office {
     pub(super) pause: Option<Instant>,
     /// When leaders are looked at that are not the preferred ones; never where that is not wanted.
     pub(super) balance_at: Option<Instant>,
+    pub(super) idle: Idle,
+}
+
+/// A log to which nothing is written for so long gets a record that says nothing: replicas that are cut off show by their lag, and what
+/// is counted in the log's time goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Idle {
+    /// `None`: never.
+    every: Option<Duration>,
+    at: Option<Instant>,
+}
+
+impl Idle {
+    pub(super) fn new(every: Option<Duration>, now: Instant) -> Idle {
+        let every = every.filter(|every| !every.is_zero());
+        let at = every.map(|every| now.plus(every));
+        Idle { every, at }
+    }
+
+    /// When the record is due, unless something else is written before.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.at
+    }
+
+    /// Something was written, or could not be.
+    pub(super) fn put_off(&mut self, now: Instant) {
+        self.at = self.every.map(|every| now.plus(every));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_record_is_due_when_nothing_was_written_for_the_interval() {
+        let at = |ms| Instant(0).plus(Duration::from_millis(ms));
+        let mut idle = Idle::new(Some(Duration::from_millis(500)), at(0));
+        assert_eq!(idle.deadline(), Some(at(500)));
+        idle.put_off(at(400));
+        assert_eq!(idle.deadline(), Some(at(900)));
+        for every in [None, Some(Duration::ZERO)] {
+            let mut never = Idle::new(every, at(0));
+            never.put_off(at(1));
+            assert_eq!(never.deadline(), None);
+        }
+    }
 }

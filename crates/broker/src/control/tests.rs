@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use env::sim::{Faults, Machine};
 use model::{BrokerId, LeaderEpoch, Offset};
@@ -110,7 +111,7 @@ fn churn(bench: &mut Bench, name: &str, rounds: usize) {
 fn worker(bench: &Bench) -> QuorumWorker {
     let shared = Arc::clone(&bench.shard.desk.shared);
     let poller = shared.env.net.poller().expect("a poller");
-    QuorumWorker::new(shared, poller, None)
+    QuorumWorker::new(shared, poller, (None, None))
 }
 
 fn names(bench: &Bench) -> Vec<String> {
@@ -186,4 +187,57 @@ fn the_only_broker_is_never_taken_for_silent() {
         (own.rack.as_deref(), own.is_fenced),
         (Some("elsewhere"), false)
     );
+}
+
+#[test]
+fn a_snapshot_is_taken_when_the_last_is_old_and_something_was_committed_since() {
+    let setting = ("metadata.log.max.snapshot.interval.ms", "60000");
+    let mut bench = Bench::with(&[setting]);
+    churn(&mut bench, "t", 1);
+    assert_eq!(snapshots(&bench).len(), 0);
+    let is_due = |bench: &Bench, seconds| {
+        let shared = &bench.shard.desk.shared;
+        let later = shared.env.clock.now().plus(Duration::from_secs(seconds));
+        shared.metadata.is_snapshot_due(later)
+    };
+    assert!(!is_due(&bench, 59) && is_due(&bench, 60));
+    let mut worker = worker(&bench);
+    let now = bench.shard.desk.shared.env.clock.now();
+    worker.take_snapshot_if_due(now.plus(Duration::from_secs(59)));
+    assert_eq!(snapshots(&bench).len(), 0);
+    worker.take_snapshot_if_due(now.plus(Duration::from_secs(60)));
+    assert_eq!(snapshots(&bench).len(), 1);
+    assert!(!is_due(&bench, 600), "nothing was committed since");
+    churn(&mut bench, "u", 1);
+    assert!(is_due(&bench, 600));
+
+    let mut never = Bench::with(&[("metadata.log.max.snapshot.interval.ms", "0")]);
+    churn(&mut never, "t", 1);
+    assert!(!is_due(&never, 1_000_000));
+}
+
+#[test]
+fn a_node_that_is_alone_writes_no_idle_records_and_one_that_has_met_another_does() {
+    let mut bench = Bench::new();
+    bench.create("t", 1);
+    bench.commit();
+    let shared = Arc::clone(&bench.shard.desk.shared);
+    let end = || shared.metadata.log_bounds().log_end;
+    let before = end();
+    let later = |ms| shared.env.clock.now().plus(Duration::from_millis(ms));
+    shared.write_idle(later(10_000));
+    assert_eq!(end(), before);
+    shared.meet_others();
+    // Voters that no settings name went into the log.
+    assert_eq!(shared.metadata.plan.lock().quorum.history().version(), 1);
+    let met = end();
+    assert!(before < met);
+    shared.write_idle(later(499));
+    assert_eq!(end(), met);
+    shared.write_idle(later(500));
+    assert_eq!(end().0, met.0 + 1);
+    let own = shared.metadata.image();
+    let own = own.broker(BrokerId(1)).expect("it is registered");
+    assert_eq!(shared.metadata.broker_epoch(), own.epoch);
+    assert!(!shared.is_self_fenced() && !shared.metadata.is_alone());
 }

@@ -1,6 +1,7 @@
 //! The worker of the quorum: it writes the vote file, owns the connections to other nodes, and keeps the time of the quorum, of the
 //! active controller and of this broker's life in the cluster.
 
+mod enrolling;
 mod probes;
 mod requests;
 mod snapshots;
@@ -18,6 +19,7 @@ use wire::{ApiKey, ErrorCode, Records};
 
 use self::probes::{Probed, Suspect};
 use self::requests::Held;
+use super::enrolment::Enrolment;
 use super::lifecycle::{self, Ask, Leaving};
 use super::links::{Lane, Links, Outbound, Reply};
 use super::mailbox::{Order, Outgoing, Question};
@@ -38,6 +40,7 @@ const HANDOVER_MAX: Duration = Duration::from_millis(500);
 enum Author {
     Quorum(CallId),
     Lifecycle(Ask),
+    Enrolment,
     Request(Box<Outgoing>),
     Probe(Suspect),
 }
@@ -62,6 +65,8 @@ pub(crate) struct QuorumWorker {
     membership: Option<Membership>,
     /// The membership of a broker that is alone, for when it no longer is.
     reserve: Option<Membership>,
+    /// `None` where this node is no controller.
+    enrolment: Option<Enrolment>,
     /// The end of the metadata that the lifecycle knows to be here.
     seen_end: i64,
     /// The controller that requests go to.
@@ -76,7 +81,7 @@ impl QuorumWorker {
     pub(crate) fn new(
         shared: Arc<Shared>,
         poller: Box<dyn Poller>,
-        membership: Option<Membership>,
+        (membership, enrolment): (Option<Membership>, Option<Enrolment>),
     ) -> QuorumWorker {
         let name = format!("raft-client-{}", shared.config().broker.node_id);
         let (membership, reserve) = if shared.metadata.is_alone() {
@@ -99,6 +104,7 @@ impl QuorumWorker {
             suspects: Vec::new(),
             membership,
             reserve,
+            enrolment,
             seen_end: 0,
             controller: None,
             ends_by: None,
@@ -268,6 +274,7 @@ impl QuorumWorker {
             }
             Author::Quorum(call) => self.fail(call),
             Author::Lifecycle(ask) => self.on_lifecycle(ask, Err(ErrorCode::NetworkException)),
+            Author::Enrolment => self.on_enrolled(None),
             Author::Request(outgoing) => self.try_again(outgoing),
             Author::Probe(suspect) => self.on_probed(suspect, Probed::Broken),
         }
@@ -283,6 +290,7 @@ impl QuorumWorker {
                 let told = membership::read(ask, version, body);
                 self.on_lifecycle(ask, told);
             }
+            Author::Enrolment => self.on_enrolled(Some((version, body))),
             Author::Request(outgoing) => self.on_reply(outgoing, body),
             Author::Probe(suspect) => self.on_probed(suspect, Probed::Answered),
         }
@@ -460,6 +468,7 @@ impl QuorumWorker {
             lifecycle.and_then(Membership::silenced_at),
             lifecycle.map(Membership::looks_at),
             self.ends_by,
+            self.enrols_at(),
         ]
         .into_iter()
         .flatten()
@@ -508,12 +517,15 @@ impl Worker for QuorumWorker {
         if self.shared.metadata.is_office_due(now) {
             self.shared.fence_silent(now);
             self.shared.balance_leaders(now);
+            self.shared.write_idle(now);
         }
+        self.take_snapshot_if_due(now);
         self.follow_controller();
         self.retry_waiting(now);
         self.release_held(now);
         self.dial_again(now);
         self.live(now);
+        self.enrol(now);
         self.take_replies();
         self.take_orders();
         self.shared.commit_metadata();

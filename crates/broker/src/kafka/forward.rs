@@ -10,12 +10,14 @@ use bytes::Bytes;
 use meta::Record;
 use meta::decide::Uuids;
 use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use wire::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use wire::messages::{
     AllocateProducerIdsRequest, AllocateProducerIdsResponse, CreateTopicsRequest,
-    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, ResponseHeader,
 };
 use wire::{ApiKey, Message, Reader, Uuid, decode_request_header};
 
+use super::api::incremental_alter_configs;
 use super::call::{AGAIN_WAIT_MAX, Attempt, Call};
 use crate::control::Recipient;
 use crate::control::envelope::{self, EnvelopeAnswer};
@@ -51,13 +53,126 @@ pub(super) const fn is_for_controller(key: ApiKey) -> bool {
     )
 }
 
-/// True if the request is to be answered by another node.
-pub(super) fn is_elsewhere(call: &Call<'_>, key: ApiKey, frame: &Bytes) -> bool {
+/// The nodes that a request is for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum For {
+    /// This one answers it.
+    Here,
+    Controller,
+    /// Levels of this node's loggers are set here, the settings by the controller.
+    Both(Divided),
+}
+
+/// The two parts of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Divided {
+    loggers: IncrementalAlterConfigsRequest,
+    settings: IncrementalAlterConfigsRequest,
+    /// The resources as they were asked for, which is the order of the answers.
+    order: Vec<(i8, String)>,
+}
+
+/// The nodes that are to answer the request.
+pub(super) fn destination(call: &Call<'_>, key: ApiKey, frame: &Bytes) -> For {
     let metadata = &call.desk.shared.metadata;
-    !metadata.is_alone()
-        && is_for_controller(key)
-        && !metadata.is_active()
-        && !is_about_this_node(call, key, frame)
+    if metadata.is_alone() || !is_for_controller(key) || metadata.is_active() {
+        return For::Here;
+    }
+    if key != ApiKey::IncrementalAlterConfigs {
+        return For::Controller;
+    }
+    let mut reader = Reader::new(frame.clone());
+    reader.bound_elements(call.desk.shared.elements_max());
+    let request = decode_request_header(&mut reader).ok();
+    let request = request
+        .and_then(|head| IncrementalAlterConfigsRequest::decode(&mut reader, head.version).ok());
+    request.map_or(For::Controller, divide)
+}
+
+/// Each node answers for its own loggers.
+fn divide(request: IncrementalAlterConfigsRequest) -> For {
+    let order = request.resources.iter();
+    let order = order.map(|of| (of.resource_type, of.resource_name.clone()));
+    let order: Vec<(i8, String)> = order.collect();
+    let resources = request.resources.into_iter();
+    let (loggers, settings): (Vec<_>, Vec<_>) =
+        resources.partition(|of| of.resource_type == BROKER_LOGGER);
+    if loggers.is_empty() {
+        return For::Controller;
+    }
+    if settings.is_empty() {
+        return For::Here;
+    }
+    let part = |resources| IncrementalAlterConfigsRequest {
+        resources,
+        validate_only: request.validate_only,
+    };
+    For::Both(Divided {
+        loggers: part(loggers),
+        settings: part(settings),
+        order,
+    })
+}
+
+/// Answers one part of a request here, and has the active controller answer the other.
+pub(super) fn in_two_parts(call: &mut Call<'_>, divided: Divided) -> Outcome {
+    const KEY: ApiKey = ApiKey::IncrementalAlterConfigs;
+    let Divided {
+        loggers,
+        settings,
+        order,
+    } = divided;
+    let version = call.version();
+    let framed = wire::frame::encode_request(&settings, version, 0, Some("esker"));
+    let framed = framed.and_then(|encoded| encoded.into_bytes());
+    let client = call.asker.peer.ip();
+    let Ok(request) = framed.and_then(|frame| envelope::request(frame.slice(4..), client)) else {
+        return Outcome::Close;
+    };
+    let patience = call.desk.shared.config().request_wait_max;
+    call.ask_node(
+        (Recipient::Controller, patience),
+        &request,
+        envelope::VERSION,
+        move |call, body| {
+            let Some(theirs) = body.and_then(|body| answer_within(body, KEY, version)) else {
+                return Outcome::Close;
+            };
+            // After the settings: where nobody can set those, the client asks for all of it again.
+            let scene = call.scene();
+            let shared = Arc::clone(&call.desk.shared);
+            let view = scene.view(&shared.metadata.cluster_id);
+            let (_, ours) = incremental_alter_configs::handle(&loggers, &view);
+            call.reply(KEY, &joined(&order, ours, theirs))
+        },
+    )
+}
+
+/// The answer of the controller in its envelope.
+fn answer_within<M: Message>(body: Bytes, key: ApiKey, version: i16) -> Option<M> {
+    let answer = EnvelopeAnswer::decode(&mut Reader::new(body), envelope::VERSION).ok()?;
+    let data = answer.data.filter(|_| answer.code == 0)?;
+    let mut reader = Reader::new(data);
+    ResponseHeader::decode(&mut reader, key.response_header_version(version)).ok()?;
+    M::decode(&mut reader, version).ok()
+}
+
+fn joined(
+    order: &[(i8, String)],
+    ours: IncrementalAlterConfigsResponse,
+    theirs: IncrementalAlterConfigsResponse,
+) -> IncrementalAlterConfigsResponse {
+    let mut responses = ours.responses;
+    responses.extend(theirs.responses);
+    let place = |of: &AlterConfigsResourceResponse| {
+        let mut places = order.iter();
+        places.position(|(kind, name)| *kind == of.resource_type && *name == of.resource_name)
+    };
+    responses.sort_by_key(place);
+    IncrementalAlterConfigsResponse {
+        responses,
+        throttle_time_ms: theirs.throttle_time_ms,
+    }
 }
 
 /// Sends the request of a client to the active controller, and its answer back.
@@ -75,20 +190,6 @@ pub(super) fn to_controller(call: &mut Call<'_>, frame: Bytes) -> Outcome {
         // Without a controller the client comes again, to this broker or to another.
         data.map_or(Outcome::Close, |data| Outcome::Reply(Reply::carried(data)))
     })
-}
-
-/// True if each node answers the request for itself, though another of the same API is the controller's: loggers are its own.
-fn is_about_this_node(call: &Call<'_>, key: ApiKey, frame: &Bytes) -> bool {
-    let mut reader = Reader::new(frame.clone());
-    reader.bound_elements(call.desk.shared.elements_max());
-    key == ApiKey::IncrementalAlterConfigs
-        && decode_request_header(&mut reader)
-            .ok()
-            .and_then(|head| IncrementalAlterConfigsRequest::decode(&mut reader, head.version).ok())
-            .is_some_and(|request| {
-                let mut resources = request.resources.iter();
-                resources.all(|resource| resource.resource_type == BROKER_LOGGER)
-            })
 }
 
 /// Makes what a request needs before it can be answered, or has the controller make it; `again` handles it then.
@@ -201,4 +302,50 @@ fn wanted(records: &[Record]) -> Option<CreateTopicsRequest> {
         timeout_ms: i32::try_from(AGAIN_WAIT_MAX.as_millis()).unwrap_or(i32::MAX),
         validate_only: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::messages::incremental_alter_configs_request::AlterConfigsResource;
+
+    fn asked(resources: &[(i8, &str)]) -> IncrementalAlterConfigsRequest {
+        let resource = |(kind, name): &(i8, &str)| AlterConfigsResource {
+            resource_type: *kind,
+            resource_name: (*name).to_owned(),
+            ..AlterConfigsResource::default()
+        };
+        IncrementalAlterConfigsRequest {
+            resources: resources.iter().map(resource).collect(),
+            validate_only: true,
+        }
+    }
+
+    fn answered(resources: &[(i8, &str)]) -> IncrementalAlterConfigsResponse {
+        let resource = |(kind, name): &(i8, &str)| AlterConfigsResourceResponse {
+            resource_type: *kind,
+            resource_name: (*name).to_owned(),
+            ..AlterConfigsResourceResponse::default()
+        };
+        IncrementalAlterConfigsResponse {
+            throttle_time_ms: 0,
+            responses: resources.iter().map(resource).collect(),
+        }
+    }
+
+    #[test]
+    fn loggers_are_set_here_and_settings_by_the_controller() {
+        assert_eq!(divide(asked(&[(8, "1"), (8, "2")])), For::Here);
+        assert_eq!(divide(asked(&[(2, "t"), (4, "1")])), For::Controller);
+        assert_eq!(divide(asked(&[])), For::Controller);
+        let all = [(2, "t"), (8, "1"), (4, "")];
+        let For::Both(divided) = divide(asked(&all)) else {
+            panic!("both");
+        };
+        assert_eq!(divided.loggers, asked(&[(8, "1")]));
+        assert_eq!(divided.settings, asked(&[(2, "t"), (4, "")]));
+        let ours = answered(&[(8, "1")]);
+        let theirs = answered(&[(2, "t"), (4, "")]);
+        assert_eq!(joined(&divided.order, ours, theirs), answered(&all));
+    }
 }

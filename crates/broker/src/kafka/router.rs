@@ -22,7 +22,7 @@ use super::api::overdue::{Overdue, Patience};
 use super::api::{self, *};
 use super::call::{Attempt, Call, with};
 use super::denied;
-use super::forward;
+use super::forward::{self, For};
 use super::hall::Hall;
 use super::peers;
 use crate::event_loop::{Address, EnvelopeAddress, Outcome, SlotNumber};
@@ -105,8 +105,10 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
     if !call.desk.shared.metadata.is_serving() && !is_for_all(key) && !is_carried {
         return Outcome::Close;
     }
-    if forward::is_elsewhere(call, key, &frame) {
-        return forward::to_controller(call, frame);
+    match forward::destination(call, key, &frame) {
+        For::Here => {}
+        For::Controller => return forward::to_controller(call, frame),
+        For::Both(divided) => return forward::in_two_parts(call, divided),
     }
     if !needs_commit(key) {
         call.door.asked_at = Some(call.desk.now);

@@ -11,7 +11,7 @@ use model::Ticket;
 use super::view::View;
 use super::{Asker, Desk};
 use crate::ids::random_uuid;
-use crate::metadata::{Levels, Written};
+use crate::metadata::{Levels, QuorumLevel, Written};
 use crate::shared::Shared;
 
 /// Changes of one desk that wait for room on a full disk, each with its image. One more waits for its time to be up, and is not
@@ -55,20 +55,20 @@ pub(crate) fn begin<T>(
     (answer, begun(desk, patience, written))
 }
 
-/// As [`begin`], for levels of features; `decide` is given that of `kraft.version`.
+/// As [`begin`], for levels of features; `decide` is given what the quorum knows of them.
 pub(crate) fn begin_features<T>(
     desk: &mut Desk,
     asker: &Asker,
     (ticket, patience): (Ticket, Duration),
-    decide: impl FnOnce(&View<'_>, i16) -> (Levels, T),
+    decide: impl FnOnce(&View<'_>, &QuorumLevel) -> (Levels, T),
     refuse: impl FnOnce(String) -> T,
 ) -> (T, Begun) {
     let shared = Arc::clone(&desk.shared);
-    let decide = |image: &Image, shared: &Shared, kraft_version: i16| {
+    let decide = |image: &Image, shared: &Shared, level: &QuorumLevel| {
         let settings = shared.config();
         let cluster_id = &shared.metadata.cluster_id;
         let view = View::new(image, &settings, cluster_id, asker, &shared.env.loggers);
-        decide(&view, kraft_version)
+        decide(&view, level)
     };
     let (answer, written) = shared.change_features(ticket, decide, refuse);
     (answer, begun(desk, patience, written))

@@ -11,7 +11,7 @@ use raft::{Listener, Replica};
 
 use super::view::{Endpoint, View};
 use super::{Desk, Mode};
-use crate::metadata::Levels;
+use crate::metadata::{Levels, QuorumLevel};
 
 /// The quorum of the metadata log, as this node sees it now.
 pub(crate) struct Quorum {
@@ -85,23 +85,23 @@ pub(crate) fn elect(
     (decision.records, decision.answers)
 }
 
-/// Sets levels of features, all of them or none. `kraft_version` is the level of that feature now.
+/// Sets levels of features, all of them or none.
 pub(crate) fn update(
     view: &View<'_>,
-    kraft_version: i16,
+    level: &QuorumLevel,
     updates: &BTreeMap<String, Update>,
     mode: Mode,
 ) -> Result<Levels, UpdateError> {
     let quorum = Controllers {
         local: view.broker.node_id,
-        kraft_version,
-        voters: &[view.broker.node_id],
+        kraft_version: level.kraft_version,
+        voters: &level.voters,
     };
     let records = update_features(view.image, quorum, updates)?;
     let raised = updates.get(KRAFT_VERSION);
     Ok(Levels {
         records: mode.records(records),
         makes_dynamic: mode == Mode::Apply
-            && raised.is_some_and(|update| kraft_version < update.level),
+            && raised.is_some_and(|update| level.kraft_version < update.level),
     })
 }

@@ -49,11 +49,11 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "metadata.log.dir" String - Any ReadOnly Works "data directory that has the metadata log; when not set, the one where it is found, and the first one of a new broker";
     "metadata.log.max.record.bytes.between.snapshots" Long "20971520" AtLeast(1) ReadOnly Works
         "bytes of metadata records between two snapshots, at most; see docs/decisions/metadata-log.md";
-    "metadata.log.max.snapshot.interval.ms" Long "3600000" AtLeast(0) ReadOnly Accepted
+    "metadata.log.max.snapshot.interval.ms" Long "3600000" AtLeast(0) ReadOnly Works
         "time between two metadata snapshots";
     "metadata.log.segment.bytes" Int "1073741824" AtLeast(8388608) ReadOnly Works "size of one metadata log file, at most; they are no larger than what lies between two snapshots";
     "metadata.log.segment.ms" Long "604800000" Any ReadOnly Accepted "age of one metadata log file";
-    "metadata.max.idle.interval.ms" Int "500" AtLeast(0) ReadOnly Accepted
+    "metadata.max.idle.interval.ms" Int "500" AtLeast(0) ReadOnly Works
         "time between empty records of an idle controller";
     "metadata.max.retention.bytes" Long "104857600" Any ReadOnly Accepted "bytes of metadata log and snapshots kept; the last two snapshots and the log behind the first are, see docs/decisions/metadata-log.md";
     "metadata.max.retention.ms" Long "604800000" Any ReadOnly Accepted "time metadata log and snapshots are kept; the last two snapshots and the log behind the first are, see docs/decisions/metadata-log.md";

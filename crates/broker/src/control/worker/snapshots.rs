@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use meta::checkpoint::{self, Head};
+use model::Instant;
 use raft::{Event, SnapshotId, VoterSet};
 
 use super::QuorumWorker;
@@ -25,9 +26,17 @@ impl QuorumWorker {
         self.shared.step_quorum(event);
     }
 
+    /// Takes a snapshot when the last one is old enough.
+    pub(in crate::control) fn take_snapshot_if_due(&mut self, now: Instant) {
+        if self.shared.metadata.is_snapshot_due(now) {
+            self.take_snapshot();
+        }
+    }
+
     /// Writes what is committed as a snapshot, and lets the log begin at the one before it: two are kept.
     pub(super) fn take_snapshot(&mut self) {
-        let taken = self.shared.metadata.plan.lock().for_snapshot();
+        let now = self.shared.env.clock.now();
+        let taken = self.shared.metadata.plan.lock().for_snapshot(now);
         let Some((id, image, facts)) = taken else {
             return;
         };

@@ -501,7 +501,7 @@ mod tests {
                     feature_updates: vec![update],
                     ..Default::default()
                 };
-                update_features::handle(&request, version, view, 0).1
+                update_features::handle(&request, version, view, &Default::default()).1
             },
         );
         check(

@@ -12,7 +12,7 @@ use wire::{ApiKey, ErrorCode};
 use super::refusal;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
-use crate::metadata::Levels;
+use crate::metadata::{Levels, QuorumLevel};
 use crate::ops::view::View;
 use crate::ops::{Mode, change, cluster};
 
@@ -36,19 +36,18 @@ pub(crate) fn on_update_features(call: &mut Call<'_>, request: UpdateFeaturesReq
         call.desk,
         &call.asker,
         (ticket, patience),
-        |view, kraft_version| handle(&request, version, view, kraft_version),
+        |view, level| handle(&request, version, view, level),
         refuse,
     );
     call.answer_begun(ApiKey::UpdateFeatures, response, begun)
 }
 
-/// `kraft_version` is the level of that feature now.
 #[must_use]
 pub(crate) fn handle(
     request: &UpdateFeaturesRequest,
     version: i16,
     view: &View<'_>,
-    kraft_version: i16,
+    level: &QuorumLevel,
 ) -> (Levels, UpdateFeaturesResponse) {
     let updates: BTreeMap<String, Update> = request
         .feature_updates
@@ -64,7 +63,7 @@ pub(crate) fn handle(
         })
         .collect();
     let mode = Mode::validate_if(request.validate_only);
-    let levels = match cluster::update(view, kraft_version, &updates, mode) {
+    let levels = match cluster::update(view, level, &updates, mode) {
         Ok(levels) => levels,
         Err(error) => return (Levels::default(), refused(&error)),
     };
@@ -129,7 +128,8 @@ mod tests {
             (1, UNSAFE),
         ] {
             let request = request(&[("transaction.version", level, direction)], false);
-            let (Levels { records, .. }, response) = handle(&request, 2, &fixture.view(), 0);
+            let (Levels { records, .. }, response) =
+                handle(&request, 2, &fixture.view(), &QuorumLevel::default());
             assert_eq!((response.error_code, response.results.len()), (0, 0));
             fixture.replay(&records);
             assert_eq!(fixture.image.feature("transaction.version"), level);
@@ -142,7 +142,8 @@ mod tests {
         for (allow_downgrade, level, code) in [(false, 0, 95), (true, 0, 0), (false, 1, 0)] {
             let mut request = request(&[("group.version", level, UPGRADE)], false);
             request.feature_updates[0].allow_downgrade = allow_downgrade;
-            let (Levels { records, .. }, response) = handle(&request, 0, &fixture.view(), 0);
+            let (Levels { records, .. }, response) =
+                handle(&request, 0, &fixture.view(), &QuorumLevel::default());
             assert_eq!(response.error_code, code, "{allow_downgrade} {level}");
             fixture.replay(&records);
         }
@@ -153,7 +154,8 @@ mod tests {
     fn a_validated_update_changes_nothing() {
         let fixture = Fixture::new("");
         let request = request(&[("group.version", 0, SAFE)], true);
-        let (Levels { records, .. }, response) = handle(&request, 1, &fixture.view(), 0);
+        let (Levels { records, .. }, response) =
+            handle(&request, 1, &fixture.view(), &QuorumLevel::default());
         assert!(records.is_empty());
         let result = UpdatableFeatureResult {
             feature: "group.version".into(),
@@ -216,8 +218,12 @@ mod tests {
                 "Invalid update version 1 for feature no.such. Local controller 1 does not support this feature.",
             ),
         ] {
-            let (Levels { records, .. }, response) =
-                handle(&request(updates, false), 1, &fixture.view(), 0);
+            let (Levels { records, .. }, response) = handle(
+                &request(updates, false),
+                1,
+                &fixture.view(),
+                &QuorumLevel::default(),
+            );
             let words = format!(
                 "The update failed for all features since the following feature had an error: {words}"
             );
@@ -234,14 +240,14 @@ mod tests {
             &request(&[("transaction.version", 0, SAFE)], false),
             2,
             &fixture.view(),
-            0,
+            &QuorumLevel::default(),
         );
         fixture.replay(&records);
         let (Levels { records, .. }, response) = handle(
             &request(&[("transaction.version", 1, SAFE)], false),
             2,
             &fixture.view(),
-            0,
+            &QuorumLevel::default(),
         );
         assert_eq!((response.error_code, records.len()), (95, 0));
     }

@@ -1,0 +1,94 @@
+//! Nodes and bytes that do not belong: each is refused, or survived, with one line that says what to do.
+
+#![allow(clippy::disallowed_methods)] // tests meet the operating system as users do
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::broker::{Broker, Dir, esker, failure};
+use crate::cluster::{addresses, until};
+
+/// The line with which a start is refused.
+fn refused(args: &[&str]) -> String {
+    let off = ["--set", "esker.http.listen=off"];
+    let all: Vec<&str> = ["serve"].iter().chain(args).chain(&off).copied().collect();
+    let (code, error) = failure(&esker(&all, "", b""));
+    assert_ne!(code, 0, "{all:?}");
+    error
+}
+
+#[test]
+fn starts_that_do_not_fit_their_cluster_are_refused_with_one_line() {
+    let (dir, addresses) = (Dir::new(), addresses());
+    let data = dir.0.to_str().unwrap();
+    let lone = Broker::start_at(&addresses[0], &dir.0);
+    assert_eq!(lone.stop(), Some(0));
+    let voters = |ids: [usize; 3]| {
+        let named = ids.iter().zip(&addresses);
+        let named: Vec<String> = named.map(|(id, at)| format!("{id}@{at}")).collect();
+        named.join(",")
+    };
+    for (id, ids, words) in [
+        // The directory of another cluster.
+        ("1", [1, 2, 3], "belongs to cluster"),
+        // The directory of another node.
+        ("2", [2, 1, 3], "belongs to"),
+        // A voter that the others do not know.
+        ("4", [1, 2, 3], "does not name node 4"),
+    ] {
+        let voters = voters(ids);
+        let error = refused(&["--node-id", id, "--voters", &voters, "--data-dir", data]);
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    // None of them has left anything behind.
+    let lone = Broker::start_at(&addresses[0], &dir.0);
+    assert_eq!(lone.stop(), Some(0));
+}
+
+#[test]
+fn a_cluster_outlives_garbage_at_its_door_a_lost_vote_and_a_lost_majority() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let first = start(1);
+    let (second, third) = (start(2), start(3));
+    until(|| first.run(&["topic", "create", "t"], b"").status.success());
+
+    for bytes in [&[0xff; 4096][..], &[0; 4096], b"GET / HTTP/1.1\r\n\r\n"] {
+        for address in &addresses {
+            let mut door = TcpStream::connect(address).unwrap();
+            door.set_read_timeout(Some(Duration::from_secs(10)))
+                .unwrap();
+            let _ = door.write_all(bytes);
+            let _ = door.shutdown(std::net::Shutdown::Write);
+            let _ = door.read(&mut [0; 64]);
+        }
+    }
+    first.ok(&["topic", "create", "behind-garbage"], b"");
+
+    third.kill();
+    std::fs::write(dirs[2].0.join("quorum-state"), "{\"leaderEpoch\":").unwrap();
+    let third = start(3);
+    until(|| third.said().contains("follows and does not vote"));
+    let lines = third.said();
+    assert_eq!(lines.matches("does not vote").count(), 1, "{lines}");
+    until(|| third.run(&["topic", "list"], b"").status.success());
+
+    third.kill();
+    second.kill();
+    until(|| {
+        let (_, error) = failure(&first.run(&["cluster", "status"], b""));
+        error.contains("nobody answers for the quorum")
+    });
+    let third = start(3);
+    let second = start(2);
+    until(|| {
+        second
+            .run(&["topic", "create", "again"], b"")
+            .status
+            .success()
+    });
+    for node in [first, second, third] {
+        assert_eq!(node.stop(), Some(0));
+    }
+}

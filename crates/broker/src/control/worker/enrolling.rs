@@ -1,0 +1,65 @@
+//! The registration of this controller with the active one, as [`Enrolment`](crate::control::Enrolment) wants it.
+
+use bytes::Bytes;
+use model::Instant;
+use wire::messages::{ControllerRegistrationRequest, ControllerRegistrationResponse};
+use wire::{ApiKey, Message, Reader};
+
+use super::{Author, LIFECYCLE_WAIT_MAX, QuorumWorker};
+use crate::control::links::{Lane, Outbound};
+
+const KEY: ApiKey = ApiKey::ControllerRegistration;
+
+impl QuorumWorker {
+    /// When the registration is to be looked at. Alone there is nobody who has to know.
+    pub(super) fn enrols_at(&self) -> Option<Instant> {
+        let enrolment = self.enrolment.as_ref()?;
+        let metadata = &self.shared.metadata;
+        let is_wanted = !metadata.is_alone() && enrolment.is_wanted(&metadata.image());
+        enrolment.deadline().filter(|_| is_wanted)
+    }
+
+    /// Sends the registration if it is due.
+    pub(super) fn enrol(&mut self, now: Instant) {
+        if self.enrols_at().is_none_or(|at| now < at) {
+            return;
+        }
+        let version = KEY.max_version_stable();
+        let Some(enrolment) = &mut self.enrolment else {
+            return;
+        };
+        let frame = enrolment
+            .take(now)
+            .map(|request: &ControllerRegistrationRequest| {
+                let encoded = wire::frame::encode_request(request, version, 0, Some("esker"));
+                encoded.and_then(wire::Encoded::into_bytes)
+            });
+        let (Some(endpoint), Some(Ok(frame))) = (self.controller.clone(), frame) else {
+            return enrolment.on_nobody(now);
+        };
+        self.send_out(Outbound {
+            target: (endpoint, Lane::Controller),
+            api: (KEY, version),
+            frame,
+            until: Some(now.plus(LIFECYCLE_WAIT_MAX)),
+            of: Author::Enrolment,
+        });
+    }
+
+    /// The active controller has answered; `None`: it cannot be reached.
+    pub(super) fn on_enrolled(&mut self, answer: Option<(i16, Bytes)>) {
+        let now = self.shared.env.clock.now();
+        let Some(enrolment) = &mut self.enrolment else {
+            return;
+        };
+        let Some((version, body)) = answer else {
+            return enrolment.on_nobody(now);
+        };
+        let read = ControllerRegistrationResponse::decode(&mut Reader::new(body), version);
+        let code = read.map_or(-1, |response| response.error_code);
+        if code != 0 {
+            tracing::debug!(target: env::logs::METADATA, code, "the active controller does not register this one");
+        }
+        enrolment.on_answer(code == 0, now);
+    }
+}
