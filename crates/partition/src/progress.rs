@@ -569,19 +569,24 @@ impl Progress {
         });
     }
 
-    /// Where the log starts at least on every replica that may lead next; `None` while one has not said so, and where we do not lead.
+    /// Where the log starts at least on every replica that may lead next, which is 0 for one that has not said so; `None` where we do not
+    /// lead.
     pub(crate) fn start_everywhere(&self) -> Option<Offset> {
         let replicas = match &self.role {
             Role::NotLeading => return None,
             Role::Elected => return Some(self.points.start),
             Role::Leading(replicas) => replicas,
         };
-        let mut others = (replicas.in_sync.iter().chain(self.pending.iter().flatten()))
+        let others = (replicas.in_sync.iter().chain(self.pending.iter().flatten()))
             .filter(|of| **of != replicas.me);
-        others.try_fold(self.points.start, |start, broker| {
-            let follower = self.followers.get(broker)?;
-            follower.synced.map(|_| start.min(follower.log_start))
-        })
+        let start_of = |broker| {
+            let follower = self.followers.get(broker);
+            let follower = follower.filter(|follower| follower.synced.is_some());
+            follower.map_or(Offset::ZERO, |follower| follower.log_start)
+        };
+        Some(others.fold(self.points.start, |start, broker| {
+            start.min(start_of(broker))
+        }))
     }
 
     /// True if what ends at `until` has come to what is `wanted`.
