@@ -190,6 +190,8 @@ impl Quorum {
                 leader_id: self.leader_or_none(),
                 leader_epoch: self.election.epoch.0,
             },
+            // The field may be empty, and is never null.
+            unaligned_records: Some(Records::default()),
             ..Default::default()
         };
         let fill = position.filter(|_| error == ErrorCode::None);
