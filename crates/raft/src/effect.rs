@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use model::{BrokerId, LeaderEpoch, Offset};
-use wire::ErrorCode;
 use wire::records::Batch;
+use wire::{ErrorCode, Uuid};
 
 use crate::calls::CallId;
 use crate::event::{AppendTag, Caller, VoteNumber};
@@ -11,7 +11,7 @@ use crate::log_view::Life;
 use crate::message::{Request, Response};
 use crate::quorum_state::Election;
 use crate::snapshot::SnapshotId;
-use crate::voters::Endpoint;
+use crate::voters::{Endpoint, Replica};
 
 /// Where to send a request. A bootstrap address has no node yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,17 +58,30 @@ pub enum Alarm {
         known: Option<BrokerId>,
         told: BrokerId,
     },
+    /// Two processes are this node, as far as their ids say. The directory is that of the other one, where it is known.
+    IdTaken {
+        id: BrokerId,
+        directory: Option<Uuid>,
+    },
+    /// Others take this node for the leader of `epoch`, and go on to, and this process was not elected.
+    Unelected { id: BrokerId, epoch: LeaderEpoch },
+    /// A voter lacks what it had acknowledged to this leader.
+    WentBack {
+        replica: Replica,
+        from: Offset,
+        to: Offset,
+    },
+    /// The directory of this voter is empty, and a voter that has metadata asks for its vote: it gives none before it knows that it did
+    /// not give it before.
+    Emptied,
     SnapshotDamaged {
         id: SnapshotId,
+        leader: Option<BrokerId>,
     },
     /// Batches of a leader did not fit this log or were damaged.
-    BadBatch {
-        at: Offset,
-    },
+    BadBatch { at: Offset },
     /// A peer called a request of ours invalid.
-    Refused {
-        peer: Option<BrokerId>,
-    },
+    Refused { peer: Option<BrokerId> },
 }
 
 /// Why the quorum does nothing any more until the process starts anew.
@@ -154,6 +167,8 @@ pub enum Effect {
     DeleteSnapshot {
         id: SnapshotId,
     },
+    /// A replica that had forgotten what it promised knows now that it promised nothing beyond this epoch: it counts again.
+    Remembered,
     Alarm(Alarm),
     Halt(Halt),
 }

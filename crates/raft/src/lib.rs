@@ -22,6 +22,7 @@ mod effect;
 mod event;
 mod history;
 mod log_view;
+mod memory;
 mod message;
 mod office;
 pub mod quorum_state;

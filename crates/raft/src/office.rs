@@ -18,7 +18,7 @@ use crate::effect::Alarm;
 use crate::event::{Caller, Moment};
 use crate::message::{self, Addresses, Request, Response, TOPIC};
 use crate::state::{Adopted, Role};
-use crate::step::Quorum;
+use crate::step::{EPOCH_MAX, Quorum};
 use crate::voters::{Endpoint, Replica};
 
 impl Quorum {
@@ -35,7 +35,7 @@ impl Quorum {
         let leader = (leader >= 0).then_some(BrokerId(leader));
         let epoch = LeaderEpoch(epoch);
         let ours = self.election.epoch;
-        if epoch < ours || error == Some(ErrorCode::UnknownLeaderEpoch) {
+        if epoch < ours || EPOCH_MAX < epoch || error == Some(ErrorCode::UnknownLeaderEpoch) {
             // The peer is behind. It needs a moment.
             return Some(false);
         }

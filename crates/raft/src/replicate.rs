@@ -10,7 +10,7 @@ use wire::messages::fetch_request as asked;
 use wire::messages::fetch_response as answered;
 use wire::messages::{FetchRequest, FetchResponse};
 use wire::records::{Batch, BatchError, Source};
-use wire::{ErrorCode, Records};
+use wire::{ErrorCode, Records, Uuid};
 
 use crate::calls::Target;
 use crate::effect::{Alarm, Effect, Fill, Halt, Refusal};
@@ -170,18 +170,19 @@ impl Quorum {
         if request.max_wait_ms < 0 || from < 0 || epoch < 0 || epoch > part.current_leader_epoch {
             return self.answer_fetch_error(caller, ErrorCode::InvalidRequest);
         }
-        if let Some(error) = self.leader_error(part.current_leader_epoch) {
-            return self.answer_fetch_error(caller, error);
-        }
         // Requests of before version 15 name their replica elsewhere.
         let id = request.replica_state.replica_id.max(request.replica_id);
         let replica = Replica {
             id: BrokerId(id),
             directory: part.replica_directory_id,
         };
-        if replica.id == self.me.replica.id {
-            // Another node has this one's id.
+        // Whatever epoch it is in: it takes no other from a leader that has its own id.
+        if replica.id == self.me.replica.id && self.is_leader() {
+            self.meet_double(replica.directory);
             return self.answer_fetch_error(caller, ErrorCode::UnknownServerError);
+        }
+        if let Some(error) = self.leader_error(part.current_leader_epoch) {
+            return self.answer_fetch_error(caller, error);
         }
         let fetch = Parked {
             caller,
@@ -225,6 +226,15 @@ impl Quorum {
         for fetch in &due {
             let verdict = self.judge(fetch.from, fetch.epoch);
             self.answer_fetch(fetch, verdict);
+        }
+    }
+
+    /// Another process goes by this node's id. One with the same directory may be this node itself, of a moment ago.
+    fn meet_double(&mut self, directory: Uuid) {
+        let me = self.me.replica;
+        if directory != me.directory {
+            let (id, directory) = (me.id, (!directory.is_zero()).then_some(directory));
+            self.alarm_once(Alarm::IdTaken { id, directory });
         }
     }
 
@@ -317,7 +327,7 @@ impl Quorum {
         let request = FetchRequest {
             cluster_id: Some(self.me.cluster.clone()),
             replica_state: asked::ReplicaState {
-                replica_id: self.me.replica.id.0,
+                replica_id: self.counted_id(),
                 replica_epoch: -1,
             },
             max_wait_ms: self.settings.fetch_wait_max.as_millis() as i32,
@@ -362,6 +372,11 @@ impl Quorum {
         }
         let error = ErrorCode::try_from(part.error_code).ok();
         let leader = part.current_leader.clone();
+        let is_of_double = leader.leader_id == self.me.replica.id.0 && !self.is_leader();
+        if is_of_double && error == Some(ErrorCode::UnknownServerError) {
+            self.meet_double(Uuid::ZERO);
+            return false;
+        }
         let handled = self.learn(at, error, leader.leader_id, leader.leader_epoch, &addresses);
         if let Some(is_of_use) = handled {
             return is_of_use;
@@ -370,7 +385,15 @@ impl Quorum {
         if !is_follower || error != Some(ErrorCode::None) {
             return false;
         }
+        let is_empty = match &part.records {
+            Some(Records::Bytes(bytes)) => bytes.is_empty(),
+            Some(Records::External(_)) => false,
+            None => true,
+        };
+        let is_empty = is_empty && part.diverging_epoch.epoch < 0 && part.snapshot_id.epoch < 0;
+        let told = Offset(part.high_watermark);
         let is_of_use = self.take_fetched(part);
+        self.remember_by(at, is_empty, told);
         if let Role::Follower(state) = &mut self.role
             && is_of_use
         {

@@ -255,7 +255,7 @@ impl Quorum {
     ) {
         let request = FetchSnapshotRequest {
             cluster_id: Some(self.me.cluster.clone()),
-            replica_id: self.me.replica.id.0,
+            replica_id: self.counted_id(),
             max_bytes: self.settings.snapshot_bytes_max as i32,
             topics: vec![asked::TopicSnapshot {
                 name: TOPIC.to_owned(),
@@ -390,13 +390,18 @@ impl Quorum {
     }
 
     pub(crate) fn on_snapshot_damaged(&mut self, at: Moment, id: SnapshotId) {
-        self.effects
-            .push(Effect::Alarm(Alarm::SnapshotDamaged { id }));
+        let leader = self.election.leader;
+        self.alarm_once(Alarm::SnapshotDamaged { id, leader });
         if let Role::Follower(follower) = &mut self.role
             && follower.download.as_ref().is_some_and(|d| d.id == id)
         {
             follower.download = None;
             follower.hear(at.now, self.settings.fetch_timeout);
+            // The leader's own file may be what is damaged: it would be fetched as fast as the network goes.
+            let pause = self.settings.fetch_timeout / 4;
+            if let Some(leader) = leader.map(Target::Node) {
+                self.calls.rest(leader, at.now, pause);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The machine: what it remembers, how it begins, and the one entry.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::{Discriminant, discriminant};
 
 use model::lineage::EpochEnd;
 use model::{BrokerId, Instant, LeaderEpoch, Offset};
@@ -11,6 +12,7 @@ use crate::effect::{Alarm, Effect, Fill, Halt, Peer, Refusal};
 use crate::event::{AppendTag, Caller, Event, Failure, Moment, VoteNumber};
 use crate::history::History;
 use crate::log_view::{Life, LogView};
+use crate::memory::Memory;
 use crate::message::{Request, Response};
 use crate::quorum_state::{Election, VoteFile};
 use crate::snapshot::SnapshotId;
@@ -24,6 +26,9 @@ const HELD_MAX: usize = 10_000;
 
 /// Changes of state that one event may cause: an election alone takes four, more would be a circle.
 const TURNS_MAX: usize = 16;
+
+/// The last epoch that is taken from a peer, or stood for: none follows the one behind it. Elections never come that far; garbage may.
+pub(crate) const EPOCH_MAX: LeaderEpoch = LeaderEpoch(i32::MAX - 1);
 
 /// This replica.
 #[derive(Clone, Debug)]
@@ -73,8 +78,15 @@ pub struct Quorum {
     pub(crate) watermark: Option<Offset>,
     /// The driver knows everything below to be committed: durable here, too.
     pub(crate) published: Offset,
-    /// False if this replica may have voted in ways that it does not remember.
-    pub(crate) may_vote: bool,
+    /// Knowledge of its own promises.
+    pub(crate) memory: Memory,
+    /// False while its fetches must not count as those of a voter.
+    pub(crate) is_counted: bool,
+    pub(crate) began: Instant,
+    /// An epoch that others say this node leads, which does not know of it, and since when they do.
+    pub(crate) own_office: Option<(LeaderEpoch, Instant)>,
+    /// Voters that have shown an empty log to this one, which is empty itself, and the epoch they were in then.
+    pub(crate) empties: BTreeMap<BrokerId, LeaderEpoch>,
     pub(crate) calls: Calls,
     pub(crate) jitter: Jitter,
     pub(crate) effects: Vec<Effect>,
@@ -82,7 +94,7 @@ pub struct Quorum {
     wanted: VoteNumber,
     stored: VoteNumber,
     held: VecDeque<(VoteNumber, Effect)>,
-    alarmed: Option<LeaderEpoch>,
+    alarmed: (LeaderEpoch, Vec<Discriminant<Alarm>>),
     halted: Option<Halt>,
 }
 
@@ -113,7 +125,11 @@ impl Quorum {
             role: Role::Unattached(Unattached { deadline: None }),
             watermark: (committed > Offset::ZERO).then_some(committed),
             published: committed,
-            may_vote: true,
+            memory: Memory::Whole,
+            is_counted: true,
+            began: at.now,
+            own_office: None,
+            empties: BTreeMap::new(),
             calls: Calls::default(),
             jitter: Jitter::new(seed),
             effects: Vec::new(),
@@ -121,7 +137,7 @@ impl Quorum {
             wanted: VoteNumber(0),
             stored: VoteNumber(0),
             held: VecDeque::new(),
-            alarmed: None,
+            alarmed: (LeaderEpoch::NONE, Vec::new()),
             halted: None,
         };
         quorum.begin(at, boot.vote);
@@ -251,7 +267,8 @@ impl Quorum {
         if failure == Failure::Disconnected && is_leader {
             self.on_leader_lost(at);
         }
-        if failure == Failure::UnsupportedVersion && matches!(self.role, Role::Prospective(_)) {
+        let stands = matches!(self.role, Role::Prospective(_)) && self.knows_all_empty();
+        if failure == Failure::UnsupportedVersion && stands {
             // A voter knows no pre-votes: nobody can ask for one.
             self.become_candidate(at);
         }
@@ -280,16 +297,19 @@ impl Quorum {
             return self.wanted;
         }
         self.election = election;
-        // Without the right to vote there is nothing that a file could keep; the damaged one stays as a witness.
-        if self.may_vote {
-            self.wanted.0 += 1;
-            self.effects.push(Effect::StoreVote {
-                number: self.wanted,
-                election,
-                version: self.history.version(),
-            });
+        if self.keeps_promises(election.voted.is_some()) {
+            self.store_vote();
         }
         self.wanted
+    }
+
+    pub(crate) fn store_vote(&mut self) {
+        self.wanted.0 += 1;
+        self.effects.push(Effect::StoreVote {
+            number: self.wanted,
+            election: self.election,
+            version: self.history.version(),
+        });
     }
 
     /// Sends a message, at once or when the vote file that it rests on is stored.
@@ -361,10 +381,16 @@ impl Quorum {
         self.effects.push(Effect::Halt(why));
     }
 
-    /// At most one alarm of this kind for each epoch: a peer may repeat its slip with every message.
+    /// At most one alarm of a kind for each epoch: a peer may repeat its slip with every message.
     pub(crate) fn alarm_once(&mut self, alarm: Alarm) {
-        if self.alarmed != Some(self.election.epoch) {
-            self.alarmed = Some(self.election.epoch);
+        let (epoch, kinds) = &mut self.alarmed;
+        if *epoch != self.election.epoch {
+            *epoch = self.election.epoch;
+            kinds.clear();
+        }
+        let kind = discriminant(&alarm);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
             self.effects.push(Effect::Alarm(alarm));
         }
     }
@@ -379,7 +405,7 @@ impl Quorum {
 
     /// True if this replica has a vote.
     pub(crate) fn is_voter(&self) -> bool {
-        self.may_vote && self.history.voters().has(self.me.replica)
+        self.may_vote() && self.history.voters().has(self.me.replica)
     }
 
     /// True if this replica may stand for election: a voter, or one whose removal may not be committed.
@@ -387,8 +413,11 @@ impl Quorum {
     /// A leader writes its own removal (1) and dies before anyone has it (2). Its log is now the longest: no other voter gets its
     /// vote, and the others may need it. So it stands, without a vote of its own, and the removal is committed in its next office.
     pub(crate) fn may_stand(&self) -> bool {
+        if EPOCH_MAX <= self.election.epoch {
+            return false;
+        }
         let committed = self.watermark.unwrap_or_default();
-        self.is_voter() || self.may_vote && self.history.is_leaving(self.me.replica, committed)
+        self.is_voter() || self.may_vote() && self.history.is_leaving(self.me.replica, committed)
     }
 
     pub(crate) fn is_leader(&self) -> bool {

@@ -3,6 +3,7 @@
 use model::{BrokerId, LeaderEpoch, Offset};
 
 use crate::event::Moment;
+use crate::memory::Memory;
 use crate::state::{Progress, Role};
 use crate::step::Quorum;
 use crate::voters::{Endpoint, Replica};
@@ -36,7 +37,7 @@ pub struct View {
     pub watermark: Option<Offset>,
     pub end: Offset,
     pub durable: Offset,
-    /// False if the vote file was lost.
+    /// False if it forgot what it promised: its vote file was lost, or its directory is empty.
     pub may_vote: bool,
     /// Only a leader knows these.
     pub voters: Vec<VoterView>,
@@ -104,7 +105,7 @@ impl Quorum {
             watermark,
             end: self.log.end(),
             durable: self.log.durable(),
-            may_vote: self.may_vote,
+            may_vote: self.memory == Memory::Whole,
             voters,
             observers,
         }

@@ -14,7 +14,8 @@ use crate::event::{Caller, Moment};
 use crate::message::{self, Request, Response, TOPIC};
 use crate::quorum_state::Election;
 use crate::state::Role;
-use crate::step::Quorum;
+use crate::step::{EPOCH_MAX, Quorum};
+use crate::timers::Jitter;
 use crate::voters::Replica;
 
 /// The two kinds of the same request.
@@ -97,7 +98,13 @@ impl Quorum {
             id: model::BrokerId(part.replica_id),
             directory: part.replica_directory_id,
         };
-        let granted = self.may_grant(candidate, last, kind);
+        // A pre-vote is for the epoch behind this one.
+        let wanted = match kind {
+            Kind::PreVote => epoch.0 + 1,
+            Kind::Vote => epoch.0,
+        };
+        let withholds = self.withholds_vote(candidate.id, epoch, LeaderEpoch(wanted), last);
+        let granted = !withholds && self.may_grant(candidate, last, kind);
         if granted && kind == Kind::Vote {
             self.give_vote(at, candidate);
         }
@@ -106,7 +113,7 @@ impl Quorum {
 
     fn may_grant(&self, candidate: Replica, last: EpochEnd, kind: Kind) -> bool {
         let is_up_to_date = self.is_up_to_date(last);
-        if !self.may_vote {
+        if !self.may_vote() {
             return false;
         }
         match (&self.role, kind) {
@@ -152,7 +159,7 @@ impl Quorum {
     pub(crate) fn check_voters_request(&self, epoch: i32, id: i32) -> Result<(), ErrorCode> {
         if epoch < self.election.epoch.0 {
             Err(ErrorCode::FencedLeaderEpoch)
-        } else if id < 0 {
+        } else if id < 0 || EPOCH_MAX.0 < epoch {
             Err(ErrorCode::InvalidRequest)
         } else {
             Ok(())
@@ -235,9 +242,24 @@ impl Quorum {
         if error != Some(ErrorCode::None) {
             return false;
         }
+        let granted = part.vote_granted;
+        let timeout = self.settings.election_timeout;
+        // As far as a refusal is none of the majority, which ends it: where the rest is dead, nothing else would come in time.
+        let pause = |jitter: &mut Jitter, part| at.now.plus(jitter.stretch(timeout / part));
         match &mut self.role {
-            Role::Prospective(state) => state.tally.record(voter, part.vote_granted),
-            Role::Candidate(state) => state.tally.record(voter, part.vote_granted),
+            Role::Prospective(state) => {
+                state.tally.record(voter, granted);
+                if !granted && state.again.is_none() {
+                    state.again = Some(pause(&mut self.jitter, 10));
+                }
+            }
+            Role::Candidate(state) => {
+                state.tally.record(voter, granted);
+                if !granted {
+                    let until = pause(&mut self.jitter, 5);
+                    state.deadline = state.deadline.min(until);
+                }
+            }
             Role::Unattached(_) | Role::Follower(_) | Role::Leader(_) | Role::Resigned(_) => {}
         }
         true

@@ -23,9 +23,31 @@ pub(super) fn text(alarm: Alarm, log_dir: &Path) -> String {
              lost its vote. Compare node.id of all nodes",
             node(known),
         ),
-        Alarm::SnapshotDamaged { id } => {
-            format!("snapshot {id} of the metadata came damaged; it is fetched again")
-        }
+        Alarm::IdTaken { id, directory } => format!(
+            "two processes run as node {id} of this cluster{}: each node needs a node.id of its own. Stop one of them and give it another, with \
+             a directory that is empty",
+            directory.map_or(String::new(), |other| format!(
+                ", one of them with the directory of id {other}"
+            )),
+        ),
+        Alarm::Unelected { id, epoch } => format!(
+            "other voters take node {id} for the leader of epoch {epoch}, and this process, which goes by that id, was not elected: another one \
+             has the same node.id, or a majority of the voters is down. Compare node.id of all nodes, and start those that are down",
+        ),
+        Alarm::WentBack { replica, from, to } => format!(
+            "node {} had acknowledged the metadata up to {from} and fetches them from {to}: its directory was emptied, or is an older copy of \
+             itself. It gets what it lacks; keep the directories of the other voters until `esker cluster quorum` shows it without lag",
+            replica.id,
+        ),
+        Alarm::Emptied => format!(
+            "a voter asks this one for its vote, and {dir} is empty: what this node voted before, if it did, is forgotten. It votes once it has \
+             the metadata of a leader that the other voters elect; start those that are down, each with its directory",
+        ),
+        Alarm::SnapshotDamaged { id, leader } => format!(
+            "snapshot {id} of the metadata came damaged and is fetched again; if it stays so, the file of {} is damaged, and a restart of that \
+             node has another one lead",
+            node(leader),
+        ),
         Alarm::BadBatch { at } => format!(
             "the leader sent metadata at offset {at} that do not continue the log of this node, or are damaged; they are asked for again"
         ),

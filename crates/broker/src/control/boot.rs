@@ -19,6 +19,9 @@ use super::snapshot_files::{Loaded, SnapshotDir};
 use super::vote_file;
 use crate::settings::Settings;
 
+const NO_SNAPSHOT: &str = "the snapshot that it begins at is missing or damaged: restore the directory `snapshots` from a copy; or, where this \
+     node is one of several and the other voters are a majority, start it with an empty directory, and it fetches all from them";
+
 /// Why a node cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
@@ -80,6 +83,15 @@ impl Snapshots {
         Ok(Snapshots { all, newest })
     }
 
+    /// Refuses a log that begins behind them: read alone it would tell of other metadata than there are.
+    pub(crate) fn check_start(&self, log_start: Offset) -> Result<(), BootError> {
+        if log_start <= self.end() {
+            Ok(())
+        } else {
+            Err(BootError::Log(NO_SNAPSHOT))
+        }
+    }
+
     pub(crate) fn end(&self) -> Offset {
         self.newest
             .as_ref()
@@ -105,9 +117,7 @@ pub(crate) fn boot(
         // A snapshot may be gone before the log is known to begin at the next one.
         let mut ids = snapshots.all.iter().map(|(id, _)| *id);
         let at_start = ids.find(|id| log_start <= id.end);
-        Some(at_start.ok_or(BootError::Log(
-            "the snapshot that it begins at is missing or damaged: restore it from a copy of the directory",
-        ))?)
+        Some(at_start.ok_or(BootError::Log(NO_SNAPSHOT))?)
     };
     let mut log = LogView::starting_at(first);
     let history = history(broker, snapshots, batches)?;

@@ -16,7 +16,7 @@ use crate::shared::Shared;
 
 /// Why a broker serves no clients before it is a member.
 pub(crate) const NOT_COUNTED_IN: &str = "the active controller has not counted this broker in. It takes a majority of the voters to have \
-     one: start them, and see that each is reached at its address in controller.quorum.voters";
+     one, and in a new cluster all of them: start them, and see that each is reached at its address in controller.quorum.voters";
 /// A broker that is no member says so this often.
 const COMPLAINT_EVERY: std::time::Duration = std::time::Duration::from_secs(10);
 /// Directories are looked at this often; those that fail report it themselves.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use meta::decide::alter_partition::{AnswerFor, Proposal, alter_partitions};
 use meta::decide::assign_dirs::{AssignDirError, AssignDirsError, Assignment, assign_dirs};
-use meta::decide::controller::{RegisteringController, TooOld};
+use meta::decide::controller::{RegisteringController, UnfitController};
 use meta::decide::elect_leaders::balance_leaders;
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, relieve, unregister};
 use meta::decide::register_broker::FEATURES;
@@ -455,7 +455,7 @@ impl Shared {
         &self,
         ticket: Ticket,
         controller: &RegisteringController,
-    ) -> Option<Decided<(), TooOld>> {
+    ) -> Option<Decided<(), UnfitController>> {
         self.decide_in_office(ticket, |plan, _, _| {
             let known = plan
                 .image

@@ -293,6 +293,10 @@ impl Plan {
                 fill,
             }),
             Effect::Cut { to, life } => self.cut(to, life, aftermath),
+            Effect::Remembered => tracing::info!(
+                target: env::logs::METADATA,
+                "this voter has the metadata of a leader that the others elected, and counts as they do",
+            ),
             Effect::Alarm(alarm) => {
                 let log_dir = &shared.metadata.log_dir().path;
                 tracing::error!(target: env::logs::METADATA, "{}", alarms::text(alarm, log_dir));

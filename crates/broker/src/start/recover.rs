@@ -132,6 +132,7 @@ pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, Start
     } = recovery.open_metadata(METADATA_TOPIC_ID, found)?;
     recoveries.insert(metadata_dir, Ok(recovery));
     let snapshots = Snapshots::find(env, &paths[metadata_dir])?;
+    snapshots.check_start(log_start)?;
     // To metadata without topics every partition is one that was deleted.
     if batches.is_empty() && snapshots.newest.is_none() {
         refuse_orphans(paths, &recoveries, is_claimed)?;

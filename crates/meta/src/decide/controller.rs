@@ -30,17 +30,26 @@ pub struct RegisteringController {
     pub features: BTreeMap<String, Levels>,
 }
 
+/// Why a controller is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("The current MetadataVersion is too old to support controller registrations.")]
-pub struct TooOld;
+pub enum UnfitController {
+    #[error("The current MetadataVersion is too old to support controller registrations.")]
+    TooOld,
+    /// No node has such a number, and its record would stay for good. Kafka writes it.
+    #[error("{0} is no id of a controller.")]
+    Id(BrokerId),
+}
 
 /// Registers a controller; again under the same id is an amendment.
 pub fn register_controller(
     image: &Image,
     controller: &RegisteringController,
-) -> Result<Record, TooOld> {
+) -> Result<Record, UnfitController> {
     if image.metadata_version() < MetadataVersion::V3_7_IV0 {
-        return Err(TooOld);
+        return Err(UnfitController::TooOld);
+    }
+    if controller.id.0 < 0 {
+        return Err(UnfitController::Id(controller.id));
     }
     let end_points = controller.endpoints.iter().map(|end| ControllerEndpoint {
         name: end.name.clone(),

@@ -121,9 +121,6 @@ fn check(
     } else {
         image.feature(feature)
     };
-    if feature == KRAFT_VERSION && level < current {
-        return refused("Can't downgrade the version of this feature.".into());
-    }
     if level < current && direction == Direction::Upgrade {
         return refused(
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
@@ -132,6 +129,9 @@ fn check(
     }
     if current < level && direction != Direction::Upgrade {
         return refused("Can't downgrade to a newer version.".into());
+    }
+    if feature == KRAFT_VERSION && level < current {
+        return refused("Can't downgrade the version of this feature.".into());
     }
     let (from, to) = (current, level);
     if feature == METADATA_VERSION && to < from && loses_records(from, to) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::model::BrokerId;
 use meta::decide::controller::{
-    RegisteringController, TooOld, activate, bootstrap, register_controller,
+    RegisteringController, UnfitController, activate, bootstrap, register_controller,
 };
 use meta::decide::register_broker::FEATURES;
 use meta::decide::update_features::{Controllers, Direction, Update, update_features};
@@ -113,7 +113,10 @@ fn a_controller_registers_where_the_log_knows_such_a_record() {
     assert_eq!(known.endpoints[0].protocol, SecurityProtocol::SASL_SSL);
     assert!(known.features["metadata.version"].contains(30));
     let old = begun("3.6", &ALL);
-    assert_eq!(register_controller(&old, &registering(3, 30)), Err(TooOld));
+    assert_eq!(
+        register_controller(&old, &registering(3, 30)),
+        Err(UnfitController::TooOld)
+    );
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl Quorum {
                 !state.has_updated
             };
         }
-        self.may_vote
+        self.may_vote()
             && self.settings.joins
             && self.settings.may_become_voter
             && self.history.is_dynamic()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::Instant;
+use model::{Instant, Offset};
 
 use super::Role;
 use crate::calls::Target;
@@ -22,6 +22,8 @@ pub(crate) struct Follower {
     /// True once a leader without `kraft.version` 1 was told of us.
     pub(crate) has_updated: bool,
     pub(crate) download: Option<Download>,
+    /// The end of the leader's log when it first had no records for this replica, while that does not count.
+    pub(crate) confirms_behind: Option<Offset>,
     /// Connections to the leader that were refused or ended since it answered last.
     pub(crate) losses: u8,
 }
@@ -46,6 +48,7 @@ impl Follower {
             update_deadline: now.plus(fetch_timeout),
             has_updated: false,
             download: None,
+            confirms_behind: None,
             losses: 0,
         }
     }

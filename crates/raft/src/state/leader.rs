@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{BrokerId, Instant, LeaderEpoch, Offset};
-use wire::ErrorCode;
 use wire::messages::leader_change_message::Voter as Counted;
 use wire::messages::{KRaftVersionRecord, LeaderChangeMessage};
+use wire::{ErrorCode, Uuid};
 
 use super::Role;
 use crate::calls::Target;
 use crate::change::Change;
 use crate::control::{self, Control};
+use crate::effect::Alarm;
 use crate::event::{Caller, Moment};
 use crate::quorum_state::Election;
 use crate::step::Quorum;
@@ -66,6 +67,30 @@ pub(crate) struct Parked {
     pub(crate) deadline: Instant,
 }
 
+/// The directories that nodes fetch for: the last, and the one before.
+#[derive(Debug, Default)]
+struct Doubles(BTreeMap<BrokerId, (Uuid, Uuid)>);
+
+impl Doubles {
+    /// True if a replica comes back after another one with its id: a disk that was replaced does not.
+    fn are_two(&mut self, replica: Replica) -> bool {
+        if replica.id.0 < 0 || replica.directory.is_zero() {
+            return false;
+        }
+        if self.0.len() >= OBSERVERS_MAX && !self.0.contains_key(&replica.id) {
+            self.0.clear();
+        }
+        let first = (replica.directory, Uuid::ZERO);
+        let (last, before) = self.0.entry(replica.id).or_insert(first);
+        if *last == replica.directory {
+            return false;
+        }
+        let is_back = *before == replica.directory;
+        (*before, *last) = (*last, replica.directory);
+        is_back
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Leader {
     /// Offset of the epoch's first record. Nothing is known to be committed before it is.
@@ -77,6 +102,7 @@ pub(crate) struct Leader {
     /// The words of voters on themselves while `kraft.version` is 0.
     pub(crate) described: VoterSet,
     pub(crate) resigns: bool,
+    doubles: Doubles,
     /// Voters that fetched since the last time they were a majority.
     fetched: BTreeSet<BrokerId>,
     check_deadline: Instant,
@@ -116,6 +142,7 @@ impl Quorum {
                 described
             },
             resigns: false,
+            doubles: Doubles::default(),
             fetched: BTreeSet::new(),
             check_deadline: at.now.plus(self.settings.check_quorum()),
             begin_deadline: at.now,
@@ -236,9 +263,20 @@ impl Quorum {
         let Role::Leader(leader) = &mut self.role else {
             return;
         };
+        let mut alarms = Vec::new();
+        if leader.doubles.are_two(replica) {
+            let (id, directory) = (replica.id, Some(replica.directory));
+            alarms.push(Alarm::IdTaken { id, directory });
+        }
         let voter = leader.voters.get_mut(&replica.id);
         if let Some(voter) = voter.filter(|voter| voter.replica.accepts(replica)) {
+            let known = voter.end.filter(|known| end < *known);
             voter.fetched(at, end, leader_end);
+            alarms.extend(known.map(|from| Alarm::WentBack {
+                replica,
+                from,
+                to: end,
+            }));
         } else if replica.id.0 >= 0 {
             if leader.observers.len() >= OBSERVERS_MAX && !leader.observers.contains_key(&replica) {
                 forget_silent(&mut leader.observers);
@@ -247,6 +285,7 @@ impl Quorum {
             let observer = observer.or_insert_with(|| Progress::new(replica));
             observer.fetched(at, end, leader_end);
         }
+        alarms.into_iter().for_each(|alarm| self.alarm_once(alarm));
         self.saw_voter(at.now, replica);
         self.raise_watermark(at);
     }

@@ -19,9 +19,11 @@ use model::{BrokerId, Instant, LeaderEpoch};
 use crate::calls::Target;
 use crate::effect::{Alarm, Effect};
 use crate::event::Moment;
+use crate::memory::Memory;
 use crate::message::Addresses;
 use crate::quorum_state::{Election, VoteFile};
 use crate::step::Quorum;
+use crate::timers::sooner;
 use crate::voters::Endpoint;
 
 #[derive(Debug)]
@@ -62,12 +64,15 @@ impl Quorum {
             VoteFile::Known(_) | VoteFile::Lost => None,
         };
         let Some(election) = known else {
-            self.may_vote = false;
+            self.forget(Memory::Lost);
             self.effects.push(Effect::Alarm(Alarm::VoteLost));
             self.election.epoch = last;
             return;
         };
         self.election = election;
+        if vote == VoteFile::Fresh {
+            self.forget(Memory::Empty);
+        }
         let me = self.me.replica.id;
         if election.leader == Some(me) {
             // The end of its log may be lost: the same epoch must not go on.
@@ -102,7 +107,7 @@ impl Quorum {
     pub(crate) fn role_deadline(&self) -> Option<Instant> {
         match &self.role {
             Role::Unattached(state) => state.deadline.filter(|_| self.may_stand()),
-            Role::Prospective(state) => Some(state.deadline),
+            Role::Prospective(state) => sooner(Some(state.deadline), state.again),
             Role::Candidate(state) => Some(state.deadline),
             Role::Follower(state) => self.follower_deadline(state),
             Role::Leader(state) => Some(self.leader_deadline(state)),
@@ -199,9 +204,12 @@ impl Quorum {
         if leader == Some(self.me.replica.id) && (is_newer || known != leader)
             || !is_newer && leader.is_some() && known.is_some() && leader != known
         {
-            // A replica without its vote file, or a new disk of the node that leads, does not remember the office.
-            let forgot = leader == Some(self.me.replica.id) && !self.is_voter();
-            if let Some(told) = leader.filter(|_| !forgot) {
+            // A replica without its vote file, or a new disk of the node that leads, does not remember its office.
+            let is_sure = self.is_voter() && self.remembers();
+            let forgot = leader == Some(self.me.replica.id) && !is_sure;
+            if forgot {
+                self.hear_of_own_office(at, epoch);
+            } else if let Some(told) = leader {
                 self.alarm_once(Alarm::TwoLeaders { epoch, known, told });
             }
             return Adopted::Conflict;
@@ -222,6 +230,20 @@ impl Quorum {
                 Adopted::Changed
             }
             _ => Adopted::Same,
+        }
+    }
+
+    /// An office that ended with a disk is followed by another's, if a majority is there.
+    fn hear_of_own_office(&mut self, at: Moment, epoch: LeaderEpoch) {
+        let wait = (self.settings.fetch_timeout + self.settings.election_timeout * 2) * 2;
+        let id = self.me.replica.id;
+        match self.own_office {
+            Some((known, since)) if known == epoch => {
+                if since.plus(wait) <= at.now {
+                    self.alarm_once(Alarm::Unelected { id, epoch });
+                }
+            }
+            _ => self.own_office = Some((epoch, at.now)),
         }
     }
 

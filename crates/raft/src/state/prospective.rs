@@ -11,6 +11,8 @@ use crate::tally::Tally;
 pub(crate) struct Prospective {
     pub(crate) deadline: Instant,
     pub(crate) tally: Tally,
+    /// When those that refused are asked again.
+    pub(crate) again: Option<Instant>,
 }
 
 impl Quorum {
@@ -21,6 +23,7 @@ impl Quorum {
         self.role = Role::Prospective(Prospective {
             deadline: at.now.plus(wait),
             tally: self.own_tally(),
+            again: None,
         });
     }
 
@@ -35,7 +38,7 @@ impl Quorum {
         let Role::Prospective(state) = &self.role else {
             return false;
         };
-        if state.tally.is_won() && self.may_stand() {
+        if state.tally.is_won() && self.may_stand() && self.knows_all_empty() {
             self.become_candidate(at);
             return true;
         }
@@ -43,6 +46,16 @@ impl Quorum {
             self.give_up_election(at);
             return true;
         }
+        // Voters notice the end of a leader one after the other, and refuse until they have. A pre-vote binds nobody.
+        if state.again.is_some_and(|again| again <= at.now) {
+            let tally = self.own_tally();
+            if let Role::Prospective(state) = &mut self.role {
+                (state.tally, state.again) = (tally, None);
+            }
+        }
+        let Role::Prospective(state) = &self.role else {
+            return false;
+        };
         let open = state.tally.open();
         self.ask_for_votes(at, open, true);
         false

@@ -1,6 +1,8 @@
 //! Scripts: a few replicas, messages delivered when the script says so, and what must be true then. One script for each rule.
 
 mod election;
+mod garbage;
+mod misfits;
 mod replication;
 mod snapshots;
 mod voters;

@@ -29,7 +29,5 @@ fn replica_without_its_vote_file_follows_and_does_not_vote() {
     check(
         "voters 3 | elect 1 | run | rot 2 | append 1 1 | wait 3000 => 2 follower 1 | 2 log 1 1 | 2 alarms 1",
     );
-    check(
-        "voters 3 | elect 1 | run | rot 2 | cut 1 | wait 20000 => 3 prospective 1 | 2 follower 1",
-    );
+    check("voters 3 | elect 1 | run | rot 2 | cut 1 | wait 20000 => 3 epoch 1 | 2 follower 1");
 }

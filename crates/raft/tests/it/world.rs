@@ -9,7 +9,10 @@ use raft::{
     SnapshotFacts, SnapshotId, VersionRange, VoteFile, VoteNumber, Voter, VoterSet,
 };
 use wire::messages::api_versions_response::SupportedFeatureKey;
-use wire::messages::{AddRaftVoterRequest, ApiVersionsResponse, RemoveRaftVoterRequest};
+use wire::messages::fetch_request as asked;
+use wire::messages::{
+    AddRaftVoterRequest, ApiVersionsResponse, FetchRequest, RemoveRaftVoterRequest,
+};
 use wire::records::{Batch, BatchBuilder};
 use wire::{Records, Uuid};
 
@@ -40,6 +43,17 @@ struct Node {
     halted: bool,
     alarms: usize,
     answers: Vec<i16>,
+    /// It goes by the id of another node.
+    alias: Option<i32>,
+    /// Snapshots that it fetches come damaged, so many of them.
+    spoilt: usize,
+    downloads: usize,
+}
+
+impl Node {
+    fn is_gone(&self) -> bool {
+        self.quorum.is_none()
+    }
 }
 
 enum Parcel {
@@ -56,7 +70,8 @@ pub(crate) struct World {
     queue: VecDeque<(i32, i32, Parcel)>,
     cut: BTreeSet<i32>,
     values: u8,
-    ways: BTreeMap<u64, (i32, Option<CallId>)>,
+    /// Of each request: the node that asked, its call, and the node that was asked.
+    ways: BTreeMap<u64, (i32, Option<CallId>, i32)>,
     callers: u64,
     knows_no_pre_votes: bool,
 }
@@ -101,16 +116,26 @@ impl World {
     /// - `cut N`, `join N`: N hears nobody and is heard by nobody, or again
     /// - `hold N`, `release N`: its disk reports no syncs, or again
     /// - `append N K`: K batches of one record; `power N`, `kill N`, `rot N` (its vote file): restarts
+    /// - `new N`: voters of the settings with empty directories; `wipe N`: a restart on an empty disk; `roll N K`: one with the first K
+    ///   batches of its log, and the vote file of now
+    /// - `die N`: the process is gone, and connections to it are refused
+    /// - `double N M`: a node N that goes by the id of M; `fetch N M D O`: N is asked by node M, of directory D, for what follows O
+    /// - `spoil N K`: K snapshots that N fetches come damaged
     /// - `snapshot N`, `trim N`: at what it has committed; `add N M`, `remove N M`: N is asked to change voters
     pub(crate) fn play(&mut self, command: &str) {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words.as_slice() {
-            [kind @ ("voters" | "dynamic"), count, rest @ ..] => {
+            [kind @ ("voters" | "dynamic" | "new"), count, rest @ ..] => {
                 self.dynamic = *kind == "dynamic";
                 self.voters = number(count);
                 let observers = rest.get(1).map_or(0, |word| number(word));
                 for id in 1..=self.voters + observers {
-                    self.nodes.insert(id, Node::default());
+                    // Voters of settings that have been there before, and have voted for nobody yet.
+                    let node = Node {
+                        vote: (*kind == "voters").then_some(raft::Election::NONE),
+                        ..Node::default()
+                    };
+                    self.nodes.insert(id, node);
                 }
                 for id in 1..=self.voters + observers {
                     self.start(id);
@@ -145,6 +170,37 @@ impl World {
                 self.node(number(id)).lost_vote = true;
                 self.restart(number(id), true);
             }
+            ["wipe", id] => {
+                let node = self.node(number(id));
+                *node = Node {
+                    now: node.now,
+                    ..Node::default()
+                };
+                self.restart(number(id), true);
+            }
+            ["roll", id, count] => {
+                let count = number(count) as usize;
+                self.node(number(id)).batches.truncate(count);
+                self.restart(number(id), true);
+            }
+            ["die", id] => self.die(number(id)),
+            ["double", id, other] => {
+                let now = self.nodes[&number(other)].now;
+                let node = Node {
+                    now,
+                    alias: Some(number(other)),
+                    ..Node::default()
+                };
+                self.nodes.insert(number(id), node);
+                self.start(number(id));
+            }
+            ["fetch", id, of, directory, from] => {
+                let epoch = self.quorum(number(id)).epoch().0;
+                let directory = replica(number(directory)).directory;
+                let request = fetch(number(of), directory, i64::from(number(from)), epoch);
+                self.ask(number(id), request);
+            }
+            ["spoil", id, count] => self.node(number(id)).spoilt = number(count) as usize,
             ["resign", id] => {
                 let epoch = self.quorum(number(id)).epoch();
                 self.step(number(id), Event::Resign { epoch });
@@ -171,9 +227,10 @@ impl World {
     }
 
     /// - `N leader|follower|... E`: state and epoch
-    /// - `N end|durable|committed O`: offsets
+    /// - `N end|durable|committed O`: offsets; `N epoch E`
     /// - `N log E E ...`: the epoch of each batch
-    /// - `N voted M|nobody`, `N voters A,B`, `N halted`, `N answers CODE ...` (of changes)
+    /// - `N voted M|nobody`, `N voters A,B`, `N halted`, `N answers CODE ...` (of changes and fetches), `N alarms K`
+    /// - `N downloads K`: it fetched no more snapshots than that
     pub(crate) fn expect(&mut self, expectation: &str) -> Result<(), String> {
         let words: Vec<&str> = expectation.split_whitespace().collect();
         let id = number(words[0]);
@@ -201,11 +258,16 @@ impl World {
                 format!("voters {}", ids.join(","))
             }
             ["halted"] => (if node.halted { "halted" } else { "running" }).to_owned(),
+            ["downloads", most] if node.downloads <= number(most) as usize => {
+                format!("downloads {most}")
+            }
+            ["downloads", _] => format!("downloads {}", node.downloads),
             ["alarms", _] => format!("alarms {}", node.alarms),
             ["answers", ..] => {
                 let codes: Vec<String> = node.answers.iter().map(ToString::to_string).collect();
                 format!("answers {}", codes.join(" ")).trim_end().to_owned()
             }
+            ["epoch", _] => format!("epoch {}", view.epoch),
             [_, _] => format!("{:?} {}", view.role, view.epoch).to_lowercase(),
             _ => return Err(format!("unknown expectation: {expectation}")),
         };
@@ -280,7 +342,10 @@ impl World {
             committed: Offset::ZERO,
         };
         let me = Me {
-            replica: replica(id),
+            replica: Replica {
+                id: BrokerId(node.alias.unwrap_or(id)),
+                ..replica(id)
+            },
             cluster: "scripts".to_owned(),
             listeners: listeners(id),
             listener: LISTENER.to_owned(),
@@ -383,7 +448,13 @@ impl World {
                 fill,
             } => self.answer(id, caller, response, fill),
             Effect::Committed { up_to } => node.committed = up_to,
+            Effect::FinishSnapshot { id: snapshot, .. } if node.spoilt > 0 => {
+                node.spoilt -= 1;
+                node.downloads += 1;
+                self.step(id, Event::SnapshotDamaged { id: snapshot });
+            }
             Effect::FinishSnapshot { id: snapshot, .. } => {
+                node.downloads += 1;
                 let facts = self.facts(snapshot);
                 self.node(id).snapshots.insert(snapshot, facts.clone());
                 let event = Event::SnapshotInstalled {
@@ -403,6 +474,7 @@ impl World {
             Effect::Halt(_) => node.halted = true,
             Effect::Alarm(_) => node.alarms += 1,
             Effect::Accepted { .. }
+            | Effect::Remembered
             | Effect::Refused { .. }
             | Effect::LeaderChanged { .. }
             | Effect::WriteSnapshot { .. }
@@ -432,13 +504,14 @@ impl World {
             }
             _ => {}
         }
-        let Some((back, call)) = self.ways.remove(&caller.0) else {
+        let Some((back, call, _)) = self.ways.remove(&caller.0) else {
             panic!("{id} answers twice");
         };
         let Some(call) = call else {
             let code = match response {
                 Response::AddVoter(response) => response.error_code,
                 Response::RemoveVoter(response) => response.error_code,
+                Response::Fetch(response) => response.responses[0].partitions[0].error_code,
                 other => panic!("an operator asked for {other:?}"),
             };
             return self.node(id).answers.push(code);
@@ -449,7 +522,7 @@ impl World {
 
     fn ask(&mut self, id: i32, request: Request) {
         self.callers += 1;
-        self.ways.insert(self.callers, (0, None));
+        self.ways.insert(self.callers, (0, None, id));
         let caller = Caller(self.callers);
         self.step(id, Event::Request { caller, request });
     }
@@ -485,8 +558,22 @@ impl World {
         panic!("messages without end");
     }
 
+    fn die(&mut self, id: i32) {
+        self.node(id).quorum = None;
+        self.queue.retain(|(from, to, _)| *from != id && *to != id);
+        let waiting: Vec<_> = self.ways.extract_if(.., |_, way| way.2 == id).collect();
+        for (_, (back, call, _)) in waiting {
+            let call = call.map(|call| Parcel::Failed(call, Failure::Disconnected));
+            self.queue.extend(call.map(|parcel| (id, back, parcel)));
+        }
+    }
+
     fn deliver(&mut self, to: i32, parcel: Parcel) {
         match parcel {
+            Parcel::Request(from, call, _) if self.nodes.get(&to).is_none_or(Node::is_gone) => {
+                let parcel = Parcel::Failed(call, Failure::Disconnected);
+                self.queue.push_back((to, from, parcel));
+            }
             Parcel::Request(from, call, Request::ApiVersions(_)) => {
                 let response = Response::ApiVersions(ApiVersionsResponse {
                     supported_features: vec![SupportedFeatureKey {
@@ -507,7 +594,7 @@ impl World {
             }
             Parcel::Request(from, call, request) => {
                 self.callers += 1;
-                self.ways.insert(self.callers, (from, Some(call)));
+                self.ways.insert(self.callers, (from, Some(call), to));
                 let caller = Caller(self.callers);
                 self.step(to, Event::Request { caller, request });
             }
@@ -581,11 +668,50 @@ impl World {
         );
     }
 
+    /// A peer sends this, whoever it is, and looks at no answer.
+    pub(crate) fn pester(&mut self, id: i32, request: Request) {
+        self.callers += 1;
+        self.ways.insert(self.callers, (0, Some(CallId(0)), id));
+        let caller = Caller(self.callers);
+        self.step(id, Event::Request { caller, request });
+        self.queue.retain(|(_, to, _)| *to != 0);
+    }
+
+    pub(crate) fn committed(&self, id: i32) -> Offset {
+        self.quorum_ref(id).watermark().unwrap_or_default()
+    }
+
+    pub(crate) fn leads(&self, id: i32) -> bool {
+        self.quorum_ref(id).role() == RoleName::Leader
+    }
+
     /// The epoch of a node, for tests that are no scripts.
     #[must_use]
     pub(crate) fn epoch(&self, id: i32) -> LeaderEpoch {
         self.quorum_ref(id).epoch()
     }
+}
+
+fn fetch(id: i32, directory: Uuid, from: i64, epoch: i32) -> Request {
+    Request::Fetch(FetchRequest {
+        cluster_id: None,
+        replica_state: asked::ReplicaState {
+            replica_id: id,
+            replica_epoch: -1,
+        },
+        topics: vec![asked::FetchTopic {
+            topic_id: raft::TOPIC_ID,
+            partitions: vec![asked::FetchPartition {
+                current_leader_epoch: epoch,
+                fetch_offset: from,
+                last_fetched_epoch: if from > 0 { epoch } else { 0 },
+                replica_directory_id: directory,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    })
 }
 
 /// Performs a write; returns the log end behind it.

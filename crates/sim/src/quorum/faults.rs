@@ -25,7 +25,7 @@ impl World {
         }
         self.after(SECOND, Item::Append);
         self.after(self.plan.snapshot_every, Item::Snapshot);
-        if self.plan.is_dynamic {
+        if self.plan.is_dynamic || self.plan.is_raised {
             self.after(self.plan.change_every, Item::Change);
         }
     }
@@ -184,10 +184,20 @@ impl World {
             let id = voter.replica.id.0 as u32;
             let node = self.nodes.get(&id);
             id != number
-                && node
-                    .is_some_and(|node| !node.has_lost_vote && voter.replica.accepts(node.replica))
+                && node.is_some_and(|node| {
+                    !node.has_lost_vote && !node.is_new && voter.replica.accepts(node.replica)
+                })
         });
         sound.count() > voters.len() / 2
+    }
+
+    /// True if a replica may be on its way to a vote by itself: its disk is spared as that of one that an operator adds.
+    fn may_join(&self, number: u32) -> bool {
+        let Some(node) = self.nodes.get(&number) else {
+            return false;
+        };
+        let voters = node.quorum.as_ref().map(|quorum| quorum.history().voters());
+        self.plan.joins && !voters.is_some_and(|voters| voters.has(node.replica))
     }
 
     fn rot_vote(&mut self, number: u32, long: u64) {
@@ -206,7 +216,10 @@ impl World {
     }
 
     fn wipe(&mut self, number: u32, long: u64) {
-        if !self.plan.is_dynamic || !self.can_spare(number) || !self.stop(number, long) {
+        // The settings of the only voter name no other: on an empty disk it begins a cluster of its own, with an id of its own.
+        let begins_anew = !self.plan.is_dynamic && self.plan.voters == 1;
+        let is_spared = begins_anew || self.may_join(number) || !self.can_spare(number);
+        if is_spared || !self.stop(number, long) {
             return;
         }
         self.counts.wipes += 1;
@@ -278,11 +291,27 @@ impl World {
         else {
             return Ok(());
         };
+        let is_dynamic = self
+            .quorum(leader)
+            .is_some_and(|quorum| quorum.history().is_dynamic());
+        if !is_dynamic {
+            let (tag, epoch) = (AppendTag(0), self.quorum(leader).map(Quorum::epoch));
+            let raise = epoch.map(|epoch| Event::MakeDynamic { tag, epoch });
+            return raise.map_or(Ok(()), |raise| self.step(leader, raise));
+        }
         let is_sound = |replica: Replica| {
             let node = self.nodes.get(&(replica.id.0 as u32));
             node.is_some_and(|node| node.replica == replica && !node.has_lost_vote)
         };
         let replicas: Vec<Replica> = voters.iter().map(|voter| voter.replica).collect();
+        // A voter more would be missed while one does not count yet.
+        let waits = |replica: &Replica| {
+            let node = self.nodes.get(&(replica.id.0 as u32));
+            node.is_some_and(|node| node.is_new)
+        };
+        if replicas.iter().any(waits) {
+            return Ok(());
+        }
         let gone = replicas.iter().copied().find(|replica| !is_sound(*replica));
         let outside: Vec<u32> = self
             .numbers()
@@ -368,6 +397,30 @@ impl World {
             self.after(MS, Item::Start { node: number });
         }
         Ok(())
+    }
+
+    /// Shows where each node ended, to whoever looks at one run.
+    pub(super) fn say_all(&mut self) {
+        for number in self.numbers() {
+            let Some(node) = self.nodes.get(&number) else {
+                continue;
+            };
+            let said = node.quorum.as_ref().map(|quorum| {
+                let view = quorum.view();
+                format!(
+                    "{:?} {} log {}..{} committed {:?} voters {}",
+                    view.role,
+                    view.epoch,
+                    quorum.log().start(),
+                    view.end,
+                    view.watermark,
+                    quorum.history().voters(),
+                )
+            });
+            let (replica, is_new, has_lost) = (node.replica, node.is_new, node.has_lost_vote);
+            let said = said.unwrap_or_else(|| "down".to_owned());
+            self.say(|| format!("{replica} {said}, new {is_new}, lost its vote {has_lost}"));
+        }
     }
 
     pub(super) fn healing_takes(&self) -> u64 {

@@ -42,6 +42,7 @@ pub fn run(seed: u64, is_verbose: bool) -> Verdict {
             world.play(end)
         })
         .and_then(|()| world.check_progress());
+    world.say_all();
     world.counts.elections = world.oracle.elections() as u64;
     Verdict {
         counts: world.counts,

@@ -119,6 +119,8 @@ pub(super) struct Node {
     pub(super) vote_syncs: Syncs,
     pub(super) published: Offset,
     pub(super) has_lost_vote: bool,
+    /// It began on an empty disk, and does not count yet.
+    pub(super) is_new: bool,
     pub(super) facts: BTreeMap<SnapshotId, SnapshotFacts>,
 }
 
@@ -140,6 +142,7 @@ impl Node {
             vote_syncs: Syncs::default(),
             published: Offset::ZERO,
             has_lost_vote: false,
+            is_new: false,
             facts: BTreeMap::new(),
         }
     }
@@ -218,7 +221,7 @@ impl Node {
             election_timeout: std::time::Duration::from_nanos(plan.election_timeout),
             fetch_bytes_max: plan.fetch_bytes_max,
             snapshot_bytes_max: plan.fetch_bytes_max.max(64),
-            joins: plan.joins && self.number > plan.voters,
+            joins: plan.joins,
             ..Settings::default()
         };
         let (quorum, effects) = Quorum::new(me, settings, boot, seed, self.moment(now));

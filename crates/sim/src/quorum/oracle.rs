@@ -167,7 +167,7 @@ impl Oracle {
         }
     }
 
-    /// Looks at a message on its way out: no replica votes for two in one epoch, whatever it forgot in between. True if it is a vote.
+    /// Looks at a message on its way out: no voter votes for two in one epoch, whatever it forgot in between. True if it is a vote.
     pub(super) fn on_message(
         &mut self,
         voter: Replica,

@@ -33,7 +33,7 @@ impl World {
                 }
                 Ok(())
             }
-            Effect::Refused { .. } | Effect::LeaderChanged { .. } => Ok(()),
+            Effect::Refused { .. } | Effect::LeaderChanged { .. } | Effect::Remembered => Ok(()),
             Effect::Alarm(alarm) => self.alarm(number, alarm),
             Effect::Halt(why) => Err(format!("n{number} halts: {why:?}")),
         }
@@ -64,14 +64,19 @@ impl World {
     }
 
     fn alarm(&mut self, number: u32, alarm: Alarm) -> Broken {
-        let has_lost = self
-            .nodes
-            .get(&number)
-            .is_some_and(|node| node.has_lost_vote);
+        let node = self.nodes.get(&number);
+        let has_lost = node.is_some_and(|node| node.has_lost_vote);
+        let is_new = node.is_some_and(|node| node.is_new);
         match alarm {
             Alarm::VoteLost if has_lost => Ok(()),
-            Alarm::SnapshotDamaged { .. } => Ok(()),
+            // A message of before, which comes late, looks like an older directory, or like another process.
+            Alarm::SnapshotDamaged { .. }
+            | Alarm::WentBack { .. }
+            | Alarm::IdTaken { .. }
+            | Alarm::Unelected { .. } => Ok(()),
+            Alarm::Emptied if is_new => Ok(()),
             Alarm::VoteLost
+            | Alarm::Emptied
             | Alarm::TwoLeaders { .. }
             | Alarm::BadBatch { .. }
             | Alarm::Refused { .. } => Err(format!("n{number} is alarmed: {alarm:?}")),
@@ -82,7 +87,8 @@ impl World {
         let Some(node) = self.nodes.get(&number) else {
             return Ok(());
         };
-        let (voter, boot) = (node.replica, node.boot);
+        let boot = node.boot;
+        let voter = self.plan.as_voter(node.replica);
         match effect {
             Effect::Send { ref peer, .. } => {
                 let host = peer.endpoint.host.strip_prefix('n');

@@ -2,6 +2,8 @@
 //! remain come together in more ways.
 
 use env::sim::Chance;
+use raft::Replica;
+use wire::Uuid;
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const SECOND: u64 = 1_000 * MS;
@@ -12,7 +14,9 @@ pub struct Plan {
     pub(super) observers: u32,
     /// `kraft.version` 1: voters are in the log and may change.
     pub(super) is_dynamic: bool,
-    /// Observers ask to become voters by themselves.
+    /// An operator raises `kraft.version` to 1 while the cluster runs.
+    pub(super) is_raised: bool,
+    /// Replicas that are no voters ask to become some by themselves.
     pub(super) joins: bool,
     /// Faults strike until then; afterwards everything is healed.
     pub(super) chaos: u64,
@@ -48,7 +52,7 @@ pub(super) enum Strike {
     SlowDisk,
     /// The vote file is damaged while the node is down.
     VoteRot,
-    /// The disk is gone: the node comes back as another replica.
+    /// The disk is gone: the node comes back as another replica, which only voters that are known by their directories show.
     Wipe,
 }
 
@@ -68,8 +72,20 @@ impl Plan {
     #[must_use]
     pub fn of(seed: u64) -> Plan {
         let mut chance = Chance::new(seed ^ 0x7175_6f72_756d);
-        let voters = *chance.pick(&[1, 2, 3, 3, 3, 3, 3, 4, 5, 5]);
-        let is_dynamic = !chance.one_in(3);
+        // One in four grows from one voter.
+        let grows = chance.one_in(4);
+        let voters = if grows {
+            1
+        } else {
+            *chance.pick(&[1, 2, 3, 3, 3, 3, 3, 4, 5, 5])
+        };
+        let observers = if grows {
+            chance.between(2, 4)
+        } else {
+            chance.between(0, 2)
+        };
+        let is_dynamic = chance.one_in(2);
+        let is_raised = !is_dynamic && chance.one_in(2);
         let rate = |chance: &mut Chance, most: u64| {
             if chance.one_in(2) {
                 0
@@ -80,8 +96,9 @@ impl Plan {
         let strikes = STRIKES.into_iter().filter(|_| chance.one_in(2)).collect();
         Plan {
             voters,
-            observers: chance.between(0, 2) as u32,
+            observers: observers as u32,
             is_dynamic,
+            is_raised,
             joins: chance.one_in(4),
             chaos: chance.between(10, 40) * SECOND,
             lost: rate(&mut chance, 40),
@@ -97,6 +114,19 @@ impl Plan {
             voter_dies_one_in: *chance.pick(&[0, 2, 2, 10]),
             election_timeout: *chance.pick(&[50 * MS, 300 * MS, SECOND]),
             drift_ppm: *chance.pick(&[0, 1_000, 200_000]),
+        }
+    }
+
+    /// A replica as others know it that have no directories of voters: its disk may be another one.
+    pub(super) fn as_voter(&self, replica: Replica) -> Replica {
+        let directory = if self.is_dynamic {
+            replica.directory
+        } else {
+            Uuid::ZERO
+        };
+        Replica {
+            directory,
+            ..replica
         }
     }
 }

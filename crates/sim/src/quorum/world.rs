@@ -477,6 +477,10 @@ impl World {
         if role == RoleName::Leader {
             self.oracle.on_leader(epoch, node.replica, &node.disk.now)?;
         }
+        let is_new = !quorum.remembers() && !node.has_lost_vote;
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.is_new = is_new;
+        }
         self.look_at_voters(number, before)?;
         self.look_at_watermark(number, before)
     }

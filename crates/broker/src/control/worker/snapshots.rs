@@ -19,7 +19,8 @@ impl QuorumWorker {
                 Event::SnapshotInstalled { id, size, facts }
             }
             Err(error) => {
-                tracing::error!(target: env::logs::METADATA, "a snapshot that was fetched: {error}");
+                // The quorum reports it, once for many.
+                tracing::debug!(target: env::logs::METADATA, "a snapshot that was fetched: {error}");
                 Event::SnapshotDamaged { id }
             }
         };

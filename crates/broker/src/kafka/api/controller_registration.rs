@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use meta::decide::controller::RegisteringController;
+use meta::decide::controller::{RegisteringController, UnfitController};
 use meta::image::Levels;
 use meta::{Endpoint, SecurityProtocol};
 use model::BrokerId;
@@ -23,12 +23,19 @@ pub(crate) fn on_registration(
     call.answer_change(
         ApiKey::ControllerRegistration,
         decided,
-        |answer| match answer.map(|registered| registered.map_err(|error| error.to_string())) {
+        |answer| match answer {
             Ok(Ok(())) => ControllerRegistrationResponse::default(),
-            Ok(Err(why)) => refusal(ErrorCode::UnsupportedVersion, Some(why)),
+            Ok(Err(why)) => refusal(code_of(why), Some(why.to_string())),
             Err(code) => refusal(code, None),
         },
     )
+}
+
+fn code_of(why: UnfitController) -> ErrorCode {
+    match why {
+        UnfitController::TooOld => ErrorCode::UnsupportedVersion,
+        UnfitController::Id(_) => ErrorCode::InvalidRequest,
+    }
 }
 
 fn refusal(code: ErrorCode, error_message: Option<String>) -> ControllerRegistrationResponse {

@@ -4,8 +4,7 @@ use wire::messages::alter_partition_request::{BrokerState, PartitionData, TopicD
 use wire::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use wire::messages::{
     AlterPartitionRequest, AlterPartitionResponse, BrokerHeartbeatRequest,
-    BrokerRegistrationRequest, CreateTopicsRequest, DescribeQuorumRequest,
-    broker_registration_request, describe_quorum_request,
+    BrokerRegistrationRequest, CreateTopicsRequest, broker_registration_request,
 };
 use wire::{ErrorCode, Uuid};
 
@@ -37,13 +36,12 @@ fn alter(broker_id: i32, broker_epoch: i64, version: i16) -> AlterPartitionReque
 
 /// The node that leads the metadata.
 pub(super) fn active(nodes: &Nodes) -> Option<Node> {
-    let request = DescribeQuorumRequest {
-        topics: vec![describe_quorum_request::TopicData {
-            topic_name: "__cluster_metadata".to_owned(),
-            partitions: vec![Default::default()],
-        }],
-    };
-    let answer = nodes.ask(1, &request, 2)?;
+    active_of(nodes, 1)
+}
+
+/// The active controller, as a node has it.
+pub(super) fn active_of(nodes: &Nodes, asked: Node) -> Option<Node> {
+    let answer = nodes.ask(asked, &quorum_of_metadata(), 2)?;
     Node::try_from(answer.topics[0].partitions[0].leader_id).ok()
 }
 

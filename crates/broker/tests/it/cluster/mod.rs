@@ -5,6 +5,7 @@ mod eligible;
 mod failover;
 mod isr;
 mod lost;
+mod misfits;
 mod nodes;
 mod preferred;
 mod reads;

@@ -1,18 +1,22 @@
 //! Three brokers on machines of their own, which keep the metadata together, and a client that asks them one request at a time.
 
-use std::path::Path;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use broker::Broker;
 use bytes::Bytes;
 use env::Poller;
+use env::disk::Open;
 use env::sim::{Faults, HostId, Machine, Machines, Passage, SimConn, Site};
 use model::{Instant, Timestamp};
 use wire::frame::{decode_response, encode_request};
+use wire::messages::describe_quorum_request;
 use wire::messages::metadata_request::MetadataRequestTopic;
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{
-    FindCoordinatorRequest, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse,
+    DescribeQuorumRequest, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
+    ProduceRequest, ProduceResponse,
 };
 use wire::records::BatchBuilder;
 use wire::{ErrorCode, Reader, Records, Request};
@@ -161,6 +165,41 @@ impl Nodes {
         replaced.expect("it is there");
     }
 
+    /// The files below a path on the disk of a node that does not run.
+    pub(super) fn files(&self, node: Node, path: &str) -> Vec<(PathBuf, Vec<u8>)> {
+        let disk = self.machines.get(HostId(node)).env().disk;
+        let (mut dirs, mut files) = (vec![PathBuf::from(path)], Vec::new());
+        while let Some(dir) = dirs.pop() {
+            for entry in disk.read_dir(&dir).expect("it is there") {
+                let path = dir.join(&entry.name);
+                if entry.is_dir {
+                    dirs.push(path);
+                    continue;
+                }
+                let file = disk.open(&path, Open::Read).expect("it is there");
+                let mut bytes = vec![0; usize::try_from(entry.len).expect("a small file")];
+                file.read_exact_at(&mut bytes, 0).expect("all of it");
+                files.push((path, bytes));
+            }
+        }
+        files
+    }
+
+    /// Puts these files into the place of all that is below a path.
+    pub(super) fn put_back(&self, node: Node, path: &str, files: &[(PathBuf, Vec<u8>)]) {
+        self.replace_dir(node, path);
+        let disk = self.machines.get(HostId(node)).env().disk;
+        for (path, bytes) in files {
+            let parent = path.parent().expect("it is in a directory");
+            disk.create_dir_all(parent).expect("a directory");
+            let file = disk.open(path, Open::Truncate).expect("a file");
+            file.write_at(&[IoSlice::new(bytes)], 0).expect("room");
+            file.sync_data().expect("a disk that works");
+        }
+        disk.sync_volume(Path::new(path))
+            .expect("a disk that works");
+    }
+
     pub(super) fn machine(&self, node: Node) -> &Machine {
         self.machines.get(HostId(node))
     }
@@ -181,6 +220,14 @@ impl Nodes {
             let answer = nodes.ask(leader, &produced(topic, index, value), 9)?;
             Some(answer.responses[0].partition_responses[0].error_code == 0)
         });
+    }
+
+    /// The controllers that a node knows, each with the life that it registered in.
+    pub(super) fn controllers(&self, node: Node) -> Vec<(i32, wire::Uuid)> {
+        let broker = self.brokers[usize::from(node) - 1].as_ref();
+        let image = broker.expect("it runs").image();
+        let known = image.controllers();
+        known.map(|known| (known.id.0, known.incarnation)).collect()
     }
 
     /// Where the log of the first partition of a topic starts and ends on a node.
@@ -386,6 +433,15 @@ impl Nodes {
             answer.coordinators[0].error_code
         });
         Node::try_from(found.coordinators[0].node_id).expect("one of three")
+    }
+}
+
+pub(super) fn quorum_of_metadata() -> DescribeQuorumRequest {
+    DescribeQuorumRequest {
+        topics: vec![describe_quorum_request::TopicData {
+            topic_name: "__cluster_metadata".to_owned(),
+            partitions: vec![Default::default()],
+        }],
     }
 }
 

@@ -159,7 +159,7 @@ pub(super) fn allocate_producer_ids() -> Cases {
     all.map(|id| ("a broker", of(id, -1))).collect()
 }
 
-/// Without a level of metadata.version that knows them they are refused; here they are written, and harm nothing.
+/// Without a level of metadata.version that knows them they are refused; here one is written, and harms nothing.
 pub(super) fn controller_registration() -> Cases {
     let of = |controller_id| {
         ControllerRegistration(ControllerRegistrationRequest {

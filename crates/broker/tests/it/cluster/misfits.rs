@@ -1,0 +1,236 @@
+//! Nodes that come back with less than they had, or with a clock that is wrong: the cluster keeps what it committed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use env::sim::Rot;
+use wire::messages::create_topics_request::CreatableTopic;
+use wire::messages::{ControllerRegistrationRequest, CreateTopicsRequest};
+
+use super::isr::{active, active_of};
+use super::nodes::*;
+
+const SNAPSHOTS: &str = "/data/snapshots";
+/// A snapshot of the metadata is taken so often.
+const OFTEN: &[(&str, &str)] = &[("metadata.log.max.snapshot.interval.ms", "1000")];
+const A_WHILE: Duration = Duration::from_secs(3);
+
+fn create(nodes: &Nodes, asked: Node, topic: &str) {
+    let request = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: topic.to_owned(),
+            num_partitions: 2,
+            replication_factor: 2,
+            ..Default::default()
+        }],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
+    nodes.patiently(asked, &request, 7, |answer| answer.topics[0].error_code);
+}
+
+fn knows(nodes: &Nodes, node: Node, topic: &str) {
+    nodes.until(|nodes| Some(nodes.leaders(node, topic)?.len() == 2));
+}
+
+/// One that is not the active controller, and the third.
+fn others(nodes: &Nodes) -> (Node, Node, Node) {
+    let active = active(nodes).expect("three voters have one");
+    let mut others = ALL.into_iter().filter(|node| *node != active);
+    let (one, other) = (others.next(), others.next());
+    (active, one.expect("a second"), other.expect("a third"))
+}
+
+/// The one that lacks a topic asks the one that forgot it for its vote.
+#[test]
+fn an_emptied_voter_helps_nobody_to_office_who_lacks_what_it_had() {
+    let mut nodes = Nodes::start(51);
+    let (active, emptied, behind) = others(&nodes);
+    nodes.kill(behind);
+    create(&nodes, active, "kept");
+    knows(&nodes, emptied, "kept");
+    nodes.kill(active);
+    nodes.kill(emptied);
+    nodes.replace_dir(emptied, "/data");
+    nodes.start_one(emptied);
+    nodes.start_one(behind);
+    nodes.pass(Duration::from_secs(20));
+    let told = nodes.ask(behind, &quorum_of_metadata(), 2);
+    let leader = told.map(|told| told.topics[0].partitions[0].leader_id);
+    assert!(
+        leader.is_none_or(|leader| leader < 0 || leader == i32::from(active)),
+        "{leader:?}"
+    );
+    // With the one that has it all of them do.
+    nodes.start_one(active);
+    for node in ALL {
+        knows(&nodes, node, "kept");
+    }
+    // And the emptied one counts again: the cluster goes on without another.
+    nodes.pass(A_WHILE);
+    nodes.kill(behind);
+    create(&nodes, emptied, "after");
+    knows(&nodes, active, "after");
+}
+
+#[test]
+fn a_voter_with_an_older_copy_of_its_directory_gets_what_it_lacks() {
+    let mut nodes = Nodes::start(52);
+    let (active, rolled, other) = others(&nodes);
+    create(&nodes, active, "first");
+    knows(&nodes, rolled, "first");
+    nodes.stop(rolled);
+    let copy = nodes.files(rolled, "/data");
+    nodes.start_one(rolled);
+    for topic in ["second", "third"] {
+        create(&nodes, active, topic);
+        knows(&nodes, rolled, topic);
+    }
+    nodes.stop(rolled);
+    nodes.put_back(rolled, "/data", &copy);
+    nodes.start_one(rolled);
+    for topic in ["first", "second", "third"] {
+        for node in [active, rolled, other] {
+            knows(&nodes, node, topic);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_at_a_start_is_passed_over_and_a_start_without_any_is_refused() {
+    let mut nodes = Nodes::start_with(53, OFTEN);
+    let (active, damaged, _) = others(&nodes);
+    for topic in ["first", "second", "third"] {
+        create(&nodes, active, topic);
+        nodes.pass(A_WHILE);
+    }
+    nodes.stop(damaged);
+    let files = nodes.files(damaged, SNAPSHOTS);
+    let mut names: Vec<&Path> = files.iter().map(|(path, _)| path.as_path()).collect();
+    names.sort();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let rot = |path: &Path| {
+        let machine = nodes.machine(damaged);
+        machine
+            .rot(path, 90..91, Rot::Flip { bit: 3 })
+            .expect("it is there");
+    };
+    rot(names[1]);
+    nodes.start_one(damaged);
+    for topic in ["first", "second", "third"] {
+        knows(&nodes, damaged, topic);
+    }
+    nodes.stop(damaged);
+    let files = nodes.files(damaged, SNAPSHOTS);
+    let halves = files.into_iter().map(|(path, bytes)| {
+        let half = bytes.len() / 2;
+        (path, bytes[..half].to_vec())
+    });
+    let cut: Vec<_> = halves.collect();
+    nodes.put_back(damaged, SNAPSHOTS, &cut);
+    let refused = nodes
+        .try_start(damaged)
+        .expect_err("its log begins behind a snapshot that is gone");
+    assert!(refused.contains("snapshot that it begins at"), "{refused}");
+    // As the line says.
+    nodes.replace_dir(damaged, "/data");
+    nodes.start_one(damaged);
+    for topic in ["first", "second", "third"] {
+        knows(&nodes, damaged, topic);
+    }
+}
+
+#[test]
+fn controllers_register_with_the_active_one_and_again_in_their_next_life() {
+    let mut nodes = Nodes::start(56);
+    let ids = |nodes: &Nodes, node| {
+        let known = nodes.controllers(node).into_iter();
+        known.map(|(id, _)| id).collect::<Vec<_>>()
+    };
+    for node in ALL {
+        nodes.until(|nodes| Some(ids(nodes, node) == [1, 2, 3]));
+    }
+    let before = nodes.controllers(1);
+    let (active, other, third) = others(&nodes);
+    for node in [other, active] {
+        nodes.kill(node);
+        nodes.start_one(node);
+    }
+    let lives = |nodes: &Nodes| {
+        let now = nodes.controllers(third).into_iter();
+        let again = now.zip(&before).filter(|(now, before)| now != *before);
+        again.map(|((id, _), _)| id).collect::<Vec<_>>()
+    };
+    let mut restarted = [i32::from(active), i32::from(other)];
+    restarted.sort_unstable();
+    nodes.until(|nodes| Some(lives(nodes) == restarted));
+    // A number that no node has is refused.
+    let request = ControllerRegistrationRequest {
+        controller_id: -1,
+        ..Default::default()
+    };
+    nodes.until(|nodes| {
+        let active = active_of(nodes, third)?;
+        let answer = nodes.ask(active, &request, 0)?;
+        Some(answer.error_code == wire::ErrorCode::InvalidRequest.code())
+    });
+    assert_eq!(ids(&nodes, third), [1, 2, 3]);
+}
+
+/// The leader's own file is damaged: the next snapshot that it takes is not.
+#[test]
+fn a_damaged_snapshot_that_is_fetched_is_not_believed() {
+    let mut nodes = Nodes::start_with(54, OFTEN);
+    let (active, emptied, _) = others(&nodes);
+    for topic in ["first", "second"] {
+        create(&nodes, active, topic);
+        nodes.pass(A_WHILE);
+    }
+    nodes.kill(emptied);
+    nodes.replace_dir(emptied, "/data");
+    for (path, _) in nodes.files(active, SNAPSHOTS) {
+        let machine = nodes.machine(active);
+        machine
+            .rot(&path, 90..91, Rot::Flip { bit: 3 })
+            .expect("it is there");
+    }
+    nodes.start_one(emptied);
+    nodes.pass(A_WHILE);
+    create(&nodes, active, "third");
+    for topic in ["first", "second", "third"] {
+        knows(&nodes, emptied, topic);
+    }
+}
+
+#[test]
+fn a_clock_that_is_an_hour_off_moves_no_office_and_no_leadership() {
+    let nodes = Nodes::start(55);
+    let (leads, other, third) = others(&nodes);
+    create(&nodes, leads, "first");
+    let before = nodes
+        .ask(leads, &quorum_of_metadata(), 2)
+        .expect("it answers");
+    let hour = 3_600_000;
+    for (node, by) in [
+        (leads, hour),
+        (leads, -2 * hour),
+        (other, -hour),
+        (third, hour),
+    ] {
+        nodes.machine(node).jump_wall(by);
+        nodes.pass(A_WHILE);
+        let topic = format!("off-{node}-{}", by > 0);
+        create(&nodes, other, &topic);
+        ALL.into_iter().for_each(|node| knows(&nodes, node, &topic));
+        nodes.produce_to(other, &topic, 0, "value");
+        assert_eq!(nodes.isr(other, &topic).map(|isr| isr.len()), Some(2));
+    }
+    let after = nodes
+        .ask(leads, &quorum_of_metadata(), 2)
+        .expect("it answers");
+    let of = |told: &wire::messages::DescribeQuorumResponse| {
+        let part = &told.topics[0].partitions[0];
+        (part.leader_id, part.leader_epoch)
+    };
+    assert_eq!(of(&before), of(&after));
+}
