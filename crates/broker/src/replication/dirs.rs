@@ -12,6 +12,7 @@ use wire::messages::assign_replicas_to_dirs_request::{DirectoryData, PartitionDa
 use wire::messages::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
 use wire::{ErrorCode, Message, Reader, Uuid};
 
+use super::gate::Gate;
 use crate::shared::Shared;
 
 pub(super) const VERSION: i16 = 0;
@@ -22,12 +23,18 @@ const REPLICAS_MAX: usize = 2250;
 
 type Key = (Uuid, PartitionIndex);
 
-#[derive(Default)]
 pub(super) struct DirWishes {
     wishes: BTreeMap<Key, Uuid>,
-    /// Those in the request under way.
-    asked: BTreeMap<Key, Uuid>,
-    rests_until: Option<Instant>,
+    gate: Gate<Key, Uuid>,
+}
+
+impl Default for DirWishes {
+    fn default() -> DirWishes {
+        DirWishes {
+            wishes: BTreeMap::new(),
+            gate: Gate::new(RETRY),
+        }
+    }
 }
 
 impl DirWishes {
@@ -60,7 +67,7 @@ impl DirWishes {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.rests_until
+        self.gate.next_deadline()
     }
 
     /// The request that goes now; its answer, or its failure, has to be reported.
@@ -69,30 +76,28 @@ impl DirWishes {
         shared: &Shared,
         now: Instant,
     ) -> Option<AssignReplicasToDirsRequest> {
-        if self.rests_until.is_some_and(|until| now < until) {
-            return None;
-        }
-        self.rests_until = None;
-        if !self.asked.is_empty() || self.wishes.is_empty() {
+        if !self.gate.is_open(now) || self.wishes.is_empty() {
             return None;
         }
         let asked = self.wishes.iter().take(REPLICAS_MAX);
-        self.asked = asked.map(|(key, dir)| (*key, *dir)).collect();
+        let asked: BTreeMap<Key, Uuid> = asked.map(|(key, dir)| (*key, *dir)).collect();
+        let directories = by_directory(&asked);
+        self.gate.close(asked);
         Some(AssignReplicasToDirsRequest {
             broker_id: shared.config().broker.node_id.0,
             broker_epoch: shared.metadata.broker_epoch(),
-            directories: by_directory(&self.asked),
+            directories,
         })
     }
 
     /// The controller has answered, or has not.
     pub(super) fn on_reply(&mut self, body: Option<Bytes>, now: Instant) {
-        let asked = std::mem::take(&mut self.asked);
+        let asked = self.gate.end();
         let response = body.and_then(|body| {
             AssignReplicasToDirsResponse::decode(&mut Reader::new(body), VERSION).ok()
         });
         let Some(response) = response.filter(|response| response.error_code == 0) else {
-            self.rests_until = Some(now.plus(RETRY));
+            self.gate.rest(now);
             return;
         };
         for dir in &response.directories {
@@ -111,7 +116,7 @@ impl DirWishes {
             }
         }
         if asked.keys().any(|key| self.wishes.contains_key(key)) {
-            self.rests_until = Some(now.plus(RETRY));
+            self.gate.rest(now);
         }
     }
 }
@@ -158,12 +163,9 @@ mod tests {
         let (topic, dir) = (Uuid([1; 16]), Uuid([200; 16]));
         let (one, two) = ((topic, PartitionIndex(0)), (topic, PartitionIndex(1)));
         let wishes = BTreeMap::from([(one, dir), (two, dir)]);
-        let wishes = DirWishes {
-            asked: wishes.clone(),
-            wishes,
-            rests_until: None,
-        };
-        (wishes, one, two)
+        let mut gate = Gate::new(RETRY);
+        gate.close(wishes.clone());
+        (DirWishes { wishes, gate }, one, two)
     }
 
     #[test]
@@ -172,7 +174,6 @@ mod tests {
             let (mut wishes, ..) = wishes();
             wishes.on_reply(body, Instant(5));
             assert_eq!(wishes.wishes.len(), 2);
-            assert!(wishes.asked.is_empty());
             assert_eq!(wishes.next_deadline(), Some(Instant(5).plus(RETRY)));
         }
     }

@@ -14,6 +14,7 @@ use wire::messages::alter_partition_request::{BrokerState, PartitionData, TopicD
 use wire::messages::{AlterPartitionRequest, AlterPartitionResponse};
 use wire::{ErrorCode, Message, Reader, Uuid};
 
+use super::gate::Gate;
 use crate::shared::Shared;
 
 /// The version whose members name their registrations (KIP-903).
@@ -56,13 +57,19 @@ fn fate(code: ErrorCode) -> Fate {
     }
 }
 
-#[derive(Default)]
 pub(super) struct IsrWishes {
-    /// Not asked for yet, or not answered.
+    /// Not asked for yet, or not answered. A later wish may stand in the place of one that is under way.
     wishes: BTreeMap<Key, (Arc<Partition>, IsrWish)>,
-    /// Those in the request under way. A later wish may stand in the place of one of them.
-    asked: BTreeMap<Key, IsrWish>,
-    rests_until: Option<Instant>,
+    gate: Gate<Key, IsrWish>,
+}
+
+impl Default for IsrWishes {
+    fn default() -> IsrWishes {
+        IsrWishes {
+            wishes: BTreeMap::new(),
+            gate: Gate::new(RETRY),
+        }
+    }
 }
 
 impl IsrWishes {
@@ -80,7 +87,7 @@ impl IsrWishes {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.rests_until
+        self.gate.next_deadline()
     }
 
     /// The request that goes now; its answer, or its failure, has to be reported.
@@ -89,11 +96,7 @@ impl IsrWishes {
         shared: &Shared,
         now: Instant,
     ) -> Option<AlterPartitionRequest> {
-        if self.rests_until.is_some_and(|until| now < until) {
-            return None;
-        }
-        self.rests_until = None;
-        if !self.asked.is_empty() || self.wishes.is_empty() {
+        if !self.gate.is_open(now) || self.wishes.is_empty() {
             return None;
         }
         let mut topics: Vec<TopicData> = Vec::new();
@@ -122,7 +125,8 @@ impl IsrWishes {
             }
         }
         let asked = self.wishes.iter();
-        self.asked = asked.map(|(key, (_, wish))| (*key, wish.clone())).collect();
+        let asked = asked.map(|(key, (_, wish))| (*key, wish.clone()));
+        self.gate.close(asked.collect());
         Some(AlterPartitionRequest {
             broker_id: shared.config().broker.node_id.0,
             broker_epoch: shared.metadata.broker_epoch(),
@@ -138,11 +142,11 @@ impl IsrWishes {
         news: &mut Vec<News>,
     ) -> Refused {
         let mut refused = Refused::None;
-        let asked = std::mem::take(&mut self.asked);
+        let asked = self.gate.end();
         let response = body
             .and_then(|body| AlterPartitionResponse::decode(&mut Reader::new(body), VERSION).ok());
         let Some(response) = response.filter(|response| response.error_code == 0) else {
-            self.rests_until = Some(now.plus(RETRY));
+            self.gate.rest(now);
             return refused;
         };
         let mut codes = BTreeMap::new();
@@ -158,7 +162,7 @@ impl IsrWishes {
             }
             let code = codes.get(&key).copied().and_then(Result::ok);
             match code.map_or(Fate::InDoubt, fate) {
-                Fate::InDoubt => self.rests_until = Some(now.plus(RETRY)),
+                Fate::InDoubt => self.gate.rest(now),
                 Fate::Shown => drop(self.wishes.remove(&key)),
                 Fate::Refused => {
                     if let Some((partition, wish)) = self.wishes.remove(&key) {

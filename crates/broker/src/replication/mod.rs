@@ -2,6 +2,7 @@
 //! the controller for other ISRs. What a leader sends to its followers is `ops::feed`.
 
 mod dirs;
+mod gate;
 mod isr;
 mod mailbox;
 mod worker;
