@@ -29,6 +29,21 @@ impl Run {
         }
     }
 
+    /// Every replica is in sync again: until then the loss of one more node may be one too many. A disk that was slow again and again
+    /// is kept out for up to 160 seconds.
+    pub(super) fn demand_whole(&mut self) {
+        if self.plan.replicas < 2 || !self.clients.notes.violations.is_empty() {
+            return;
+        }
+        if !self.until(DRAIN_MAX, |run| run.copies.are_whole())
+            && self.clients.notes.violations.is_empty()
+        {
+            let what = "not every replica is in sync after everything healed".to_owned();
+            self.clients.notes.violation(what);
+            self.describe_replicas();
+        }
+    }
+
     /// A client that commits without a group's members commits, and reads what is committed.
     pub(super) fn demand_looks(&mut self) {
         let count = |run: &Run| -> Vec<(u64, u64)> {

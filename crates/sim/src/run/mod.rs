@@ -435,6 +435,8 @@ impl Run {
     fn demand_without_one(&mut self) {
         // Settings that make every batch of the coordinators too large: the node that goes may be the one that was asked to end them.
         self.demand_room();
+        // Where a replica is out of sync already, the node that goes may be the one that has everything.
+        self.demand_whole();
         let nodes: Vec<HostId> = self.cluster.nodes().collect();
         let away = *self.chance.pick(&nodes);
         let end = if self.chance.one_in(2) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use broker::Replica;
 use env::sim::HostId;
-use meta::Image;
+use meta::{Image, NO_LEADER};
 use model::{BrokerId, LeaderEpoch, Offset};
 use wire::Uuid;
 
@@ -70,6 +70,13 @@ pub(super) struct Copies {
 }
 
 impl Copies {
+    /// True if every replica of each partition is in sync, as the newest metadata have it.
+    pub(super) fn are_whole(&self) -> bool {
+        let topics = self.image.iter().flat_map(|image| image.topics());
+        let mut partitions = topics.flat_map(|topic| &topic.partitions);
+        partitions.all(|of| of.isr.len() == of.replicas.len() && of.leader != NO_LEADER)
+    }
+
     /// Looks at every node; what is wrong.
     pub(super) fn watch(&mut self, cluster: &Cluster) -> Option<String> {
         let nodes = cluster.nodes().map(|node| (node, cluster.node(node)));

@@ -74,6 +74,14 @@ fn a_leader_that_starts_anew_commits_with_those_that_it_had_let_in() {
     check_load(261, Load::Replicas);
 }
 
+/// A node was taken away while another one was out of the ISR, because it had been cut off or had a slow disk: nobody was left to serve, and
+/// the demand that the others do was wrong.
+#[test]
+fn a_node_stays_away_when_every_replica_of_the_others_is_in_sync() {
+    check_load(50, Load::ReplicatedTransactions);
+    check_load(21, Load::ReplicatedGroups);
+}
+
 /// The topics of the coordinators had `max.message.bytes=1`, and the node that was asked to end that went away for good: no group and no
 /// transaction could commit, and the demand that they do was wrong.
 #[test]
