@@ -494,6 +494,7 @@ impl Shared {
         let mut topics = (*self.topics()).clone();
         for deleted in &delta.deleted {
             let gone = topics.remove(deleted.topic.id);
+            self.throttles.forget(deleted.topic.id);
             for partition in gone.iter().flat_map(|topic| topic.here()) {
                 partition.delete(news);
                 partition.discard();
@@ -521,6 +522,7 @@ impl Shared {
         for topic in names.filter_map(|name| topics.named(name)) {
             let overrides = image.overrides(&Resource::topic(&topic.name));
             let config = crate::settings::log_config_of(&topic.name, &overrides, &broker);
+            self.throttles.configure(topic.id, &overrides);
             for partition in topic.here() {
                 partition.set_config(Arc::clone(&config), news);
             }

@@ -14,6 +14,7 @@ use model::{BrokerId, InboxId, Instant};
 use parking_lot::Mutex;
 use partition::{Cleaning, LogDir, News, Residents, Wait};
 use raft::Endpoint;
+use wire::ApiKey;
 
 use crate::connection_counts::Crowd;
 use crate::event_loop::memory::Budget;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     residents: Vec<Arc<Residents>>,
     committers: Vec<Arc<dyn Bell>>,
     replication: Arc<replication::Mailbox>,
+    pub(crate) throttles: replication::Throttles,
     /// By directory: a commit thread waits for company, and knows until when.
     lingering: Vec<AtomicBool>,
     inboxes: Inboxes,
@@ -97,6 +99,8 @@ impl Shared {
         let unfinished = Budget::new(settings.request_bytes_max / 2, shards);
         // They were opened before the settings that the metadata hold were known.
         set_dirs(&residents, &settings);
+        let throttles =
+            replication::Throttles::new(&settings.broker, &metadata.image(), started_at);
         let dirs: Vec<_> = residents.iter().map(|of| Arc::clone(&of.dir)).collect();
         Shared {
             readers: Arc::new(ReaderPool::new(env.threads.bell())),
@@ -111,6 +115,7 @@ impl Shared {
             residents,
             committers,
             replication,
+            throttles,
             inboxes,
             next_shard: AtomicUsize::new(0),
             crowd: Mutex::default(),
@@ -146,6 +151,7 @@ impl Shared {
             cleaning.set_settings(settings.cleaner());
         }
         set_dirs(&self.residents, &settings);
+        self.throttles.set_rates(&settings.broker);
         self.settings.store(Arc::new(settings));
     }
 
@@ -298,6 +304,12 @@ impl Shared {
     /// What `shard`, one of those there are, counts.
     pub(crate) fn meter(&self, shard: ShardId) -> &Meter {
         &self.meters[usize::from(shard.0)]
+    }
+
+    /// Bytes that clients sent to be appended.
+    pub(crate) fn produced_bytes(&self) -> u64 {
+        let meters = self.meters.iter();
+        meters.map(|meter| meter.received(ApiKey::Produce)).sum()
     }
 
     pub(crate) fn meters(&self) -> impl Iterator<Item = &Meter> {

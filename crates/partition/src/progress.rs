@@ -443,6 +443,11 @@ impl Progress {
         }
     }
 
+    pub(crate) fn has_in_sync(&self, broker: BrokerId) -> bool {
+        let replicas = self.replicas();
+        replicas.is_some_and(|replicas| replicas.in_sync.contains(&broker))
+    }
+
     /// The metadata have other replicas, or others in sync, under the same leader.
     fn on_replicas(&mut self, replicas: Replicas, now: Instant, news: &mut Vec<News>) {
         let others = replicas.all.iter().filter(|broker| **broker != replicas.me);

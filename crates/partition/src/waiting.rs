@@ -69,6 +69,11 @@ impl Partition {
         may_join
     }
 
+    /// True if the replica on a broker is in sync, as this leader knows.
+    pub fn has_in_sync(&self, broker: BrokerId) -> bool {
+        self.state.lock().progress.has_in_sync(broker)
+    }
+
     /// The replica among those on `near` brokers that a consumer at `request.from` is to read from, and what the leader says meanwhile.
     pub fn nearest(
         &self,

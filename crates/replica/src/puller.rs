@@ -1,9 +1,11 @@
-//! The partitions that this broker follows at one other broker.
+//! One fetch session: partitions that this broker follows at one other broker.
 //!
-//! Owns the fetch session. A request names only the partitions that changed since the one before: new ones, those that were cut,
+//! A request names only the partitions that changed since the one before: new ones, those that were cut,
 //! and those of which more is synced here. Two requests are under way at most: one waits at the leader for records, and the other
-//! one reports what is synced, which has the leader answer the first. Answers come in the order of the requests. A partition that
-//! cannot go on rests by itself; a link that is lost rests, and then everything is asked for anew.
+//! one reports what is synced, which has the leader answer the first. Answers come in the order of the requests. The requests of a bulk
+//! session go when all that came is synced, so that no more is asked of a disk than it takes. So do those to a leader of Kafka, one at
+//! a time: it takes the fetch offset for what is synced. A partition that cannot go on rests by itself; a link that is lost rests,
+//! and then everything is asked for anew.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,7 +18,7 @@ use wire::messages::fetch_response::PartitionData;
 use wire::messages::{FetchRequest, FetchResponse};
 use wire::{ErrorCode, Records, Uuid};
 
-/// Requests under way to one leader.
+/// Requests of a session under way.
 const UNDER_WAY_MAX: usize = 2;
 
 /// Metadata that one broker has come to the other one about as soon.
@@ -74,6 +76,15 @@ pub enum Step {
     Refused { key: Key, code: ErrorCode },
 }
 
+/// Which of the two sessions with a leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// Partitions that are at the end of the leader's log, or near.
+    Tail,
+    /// Partitions that have far to go.
+    Bulk,
+}
+
 #[derive(Debug)]
 struct Part {
     epoch: LeaderEpoch,
@@ -90,12 +101,17 @@ struct Part {
 #[derive(Debug)]
 pub struct Puller {
     me: BrokerId,
+    way: Way,
+    /// The leader counts what is synced here, and not what it was asked for.
+    counts_synced: bool,
     /// The registration that the session is of; -1 before the first.
     broker_epoch: i64,
     session: Session,
     parts: BTreeMap<Key, Part>,
     changed: BTreeSet<Key>,
     forgotten: BTreeSet<Key>,
+    /// Those that are asked for and have more than is synced.
+    unsynced: BTreeSet<Key>,
     /// Partitions that are asked for again, and when.
     resting: BTreeSet<(Instant, Key)>,
     /// Numbers of the requests under way.
@@ -114,14 +130,17 @@ struct Session {
 
 impl Puller {
     #[must_use]
-    pub fn new(me: BrokerId) -> Puller {
+    pub fn new(me: BrokerId, way: Way) -> Puller {
         Puller {
             me,
+            way,
+            counts_synced: false,
             broker_epoch: -1,
             session: Session::default(),
             parts: BTreeMap::new(),
             changed: BTreeSet::new(),
             forgotten: BTreeSet::new(),
+            unsynced: BTreeSet::new(),
             resting: BTreeSet::new(),
             under_way: VecDeque::new(),
             last_number: 0,
@@ -140,6 +159,24 @@ impl Puller {
         self.under_way.is_empty()
     }
 
+    #[must_use]
+    pub fn has(&self, key: Key) -> bool {
+        self.parts.contains_key(&key)
+    }
+
+    /// The epoch in which a partition is followed, and where it is; `None` if it rests.
+    #[must_use]
+    pub fn place(&self, key: Key) -> Option<(LeaderEpoch, Point)> {
+        let part = self.parts.get(&key).filter(|part| part.rests.is_none())?;
+        Some((part.epoch, part.at))
+    }
+
+    /// True if nothing is under way, and all that came is synced.
+    #[must_use]
+    pub fn is_in_step(&self) -> bool {
+        self.under_way.is_empty() && self.unsynced.is_empty()
+    }
+
     /// Follows a partition from `at` on, in a leader epoch.
     pub fn follow(&mut self, key: Key, epoch: LeaderEpoch, at: Point) {
         self.drop_part(key);
@@ -153,6 +190,7 @@ impl Puller {
         self.parts.insert(key, part);
         self.forgotten.remove(&key);
         self.changed.insert(key);
+        self.look_at_synced(key);
     }
 
     pub fn unfollow(&mut self, key: Key) {
@@ -162,8 +200,18 @@ impl Puller {
         }
     }
 
+    fn look_at_synced(&mut self, key: Key) {
+        let is_unsynced = |part: &Part| part.rests.is_none() && part.at.synced < part.at.end;
+        if self.parts.get(&key).is_some_and(is_unsynced) {
+            self.unsynced.insert(key);
+        } else {
+            self.unsynced.remove(&key);
+        }
+    }
+
     fn drop_part(&mut self, key: Key) -> bool {
         let part = self.parts.remove(&key);
+        self.unsynced.remove(&key);
         if let Some(until) = part.as_ref().and_then(|part| part.rests.flatten()) {
             self.resting.remove(&(until, key));
         }
@@ -180,6 +228,7 @@ impl Puller {
                 self.changed.insert(key);
             }
         }
+        self.look_at_synced(key);
     }
 
     /// The log was cut or begun anew, or what was sent could not be taken: the leader goes on at the end of it.
@@ -190,6 +239,7 @@ impl Puller {
                 self.changed.insert(key);
             }
         }
+        self.look_at_synced(key);
     }
 
     /// The partition cannot go on here; it is asked for again after a pause, or under another leader if there is none.
@@ -203,6 +253,16 @@ impl Puller {
             self.changed.remove(&key);
             self.forgotten.insert(key);
         }
+        self.look_at_synced(key);
+    }
+
+    /// Has those among the partitions rest that `is_held`.
+    pub fn hold(&mut self, is_held: impl Fn(Key) -> bool, until: Option<Instant>) {
+        let awake = self.parts.iter().filter(|(_, part)| part.rests.is_none());
+        let held: Vec<Key> = (awake.map(|(key, _)| *key))
+            .filter(|key| is_held(*key))
+            .collect();
+        held.into_iter().for_each(|key| self.rest(key, until));
     }
 
     /// When something that rests is asked for again.
@@ -223,19 +283,23 @@ impl Puller {
         if self.rests_until.is_some_and(|until| now < until) {
             return None;
         }
-        if broker_epoch < 0 || UNDER_WAY_MAX <= self.under_way.len() {
-            return None;
-        }
         self.rests_until = None;
         self.wake(now);
+        let at_once = if self.counts_synced { UNDER_WAY_MAX } else { 1 };
+        let has_synced = self.way == Way::Tail && self.counts_synced || self.unsynced.is_empty();
+        if broker_epoch < 0 || at_once <= self.under_way.len() || !has_synced {
+            return None;
+        }
         let is_registered_anew = broker_epoch != self.broker_epoch;
         if is_registered_anew {
             self.broker_epoch = broker_epoch;
             self.begin_anew();
         }
         let has_news = !self.changed.is_empty() || !self.forgotten.is_empty();
+        let is_any_awake = || self.parts.values().any(|part| part.rests.is_none());
         let is_due = match self.under_way.len() {
-            0 => has_news || self.parts.values().any(|part| part.rests.is_none()),
+            // A leader of Kafka would keep one that asks for nothing, and what wakes meanwhile would wait for it.
+            0 => has_news && self.counts_synced || is_any_awake(),
             // A session is made by the answer to its first request.
             _ => is_registered_anew || has_news && self.session.id != 0,
         };
@@ -277,6 +341,7 @@ impl Puller {
             if let Some(part) = self.parts.get_mut(&key) {
                 part.rests = None;
                 self.changed.insert(key);
+                self.look_at_synced(key);
             }
         }
     }
@@ -349,6 +414,7 @@ impl Puller {
         let Some(number) = self.under_way.pop_front() else {
             return Vec::new();
         };
+        self.counts_synced = response.counts_synced;
         if response.error_code != 0 {
             // The leader has forgotten the session, or cannot have one.
             self.begin_anew();

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use env::{ConnId, Net, Poller, Readiness};
@@ -17,6 +18,9 @@ use wire::{ApiKey, Message, Reader};
 const READ_BYTES: usize = 64 << 10;
 /// A longer answer ends its connection: nothing that is asked for is half as large.
 const FRAME_BYTES_MAX: usize = 64 << 20;
+
+/// So much longer an answer is waited for of which something came meanwhile.
+const PROGRESS_WAIT: Duration = Duration::from_secs(5);
 
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +36,8 @@ pub(crate) enum Lane {
     Probe,
     /// Fetches of a follower.
     Replica,
+    /// Those of replicas that have far to go.
+    Bulk,
 }
 
 /// Where a connection leads, and its purpose.
@@ -79,6 +85,8 @@ struct Line<T> {
     target: Target,
     unsent: VecDeque<Bytes>,
     received: BytesMut,
+    /// Something came since it was overdue last.
+    has_progressed: bool,
     asked: VecDeque<Asked<T>>,
 }
 
@@ -144,6 +152,7 @@ impl<T> Links<T> {
             target,
             unsent: VecDeque::new(),
             received: BytesMut::new(),
+            has_progressed: false,
             asked: VecDeque::new(),
         });
         line.unsent.push_back(numbered(frame, self.correlation));
@@ -157,8 +166,18 @@ impl<T> Links<T> {
         self.flush(poller, conn);
     }
 
-    /// Gives up connections whose first request is overdue.
+    /// Gives up connections whose first request is overdue. Records may be long on their way: as long as more of them come they are waited for.
     pub(crate) fn expire(&mut self, poller: &mut dyn Poller, now: Instant) {
+        for line in self.lines.values_mut() {
+            let has_records = matches!(line.target.1, Lane::Replica | Lane::Bulk);
+            if line.deadline().is_some_and(|at| at <= now)
+                && std::mem::take(&mut line.has_progressed)
+                && has_records
+                && let Some(first) = line.asked.front_mut()
+            {
+                first.until = Some(now.plus(PROGRESS_WAIT));
+            }
+        }
         self.end_where(poller, |line| line.deadline().is_some_and(|at| at <= now));
     }
 
@@ -234,6 +253,7 @@ impl<T> Links<T> {
             match poller.recv(conn, &mut line.received) {
                 Ok(0) => return self.end(poller, conn),
                 Ok(_) => {
+                    line.has_progressed = true;
                     if self.cut(conn).is_err() {
                         return self.end(poller, conn);
                     }
@@ -261,6 +281,7 @@ impl<T> Links<T> {
             line.received.advance(4);
             let frame = line.received.split_to(length).freeze();
             let asked = line.asked.pop_front().ok_or(Garbage)?;
+            line.has_progressed = false;
             let Asked {
                 correlation,
                 key,

@@ -97,6 +97,12 @@ impl Meter {
         }
     }
 
+    /// Bytes of the requests of an API.
+    pub(crate) fn received(&self, key: ApiKey) -> u64 {
+        let api = self.api(key as i16);
+        api.map_or(0, |api| api.received.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn on_answer(&self, key: i16, took: Duration, bytes: usize) {
         if let Some(api) = self.api(key) {
             api.latency.record(took);

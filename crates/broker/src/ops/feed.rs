@@ -3,7 +3,7 @@
 //! A feed costs what is new, not what is followed: a partition is looked at when it grows, when the follower names it, or when what it
 //! was last told to be committed may have risen. Batches go out before they are synced here, so that the syncs of all replicas
 //! overlap; what the follower has synced comes with its requests. Bytes of files are sent once and then waited for; what is in memory
-//! goes on behind what was sent.
+//! goes on behind what was sent. Replicas that are throttled and not in sync are held while the rate is used up.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -105,6 +105,9 @@ pub(crate) struct Feed {
     ready: BTreeSet<u32>,
     /// Told less than the log end to be committed.
     behind: BTreeSet<u32>,
+    /// Held by the throttle, and until when.
+    held: BTreeSet<u32>,
+    held_until: Option<Instant>,
     /// Where the last answer ended its turn.
     cursor: u32,
 }
@@ -123,6 +126,8 @@ impl Feed {
             retired: BTreeSet::new(),
             ready: BTreeSet::new(),
             behind: BTreeSet::new(),
+            held: BTreeSet::new(),
+            held_until: None,
             cursor: 0,
         }
     }
@@ -235,6 +240,7 @@ impl Feed {
         };
         self.ready.remove(&place);
         self.behind.remove(&place);
+        self.held.remove(&place);
         let Some(slot) = self.slots[place as usize].take() else {
             return;
         };
@@ -291,7 +297,14 @@ impl Feed {
         } else {
             wait_max.min(WATERMARK_WAIT)
         };
-        now.plus(wait)
+        let held = self.held_until.filter(|_| !self.held.is_empty());
+        held.map_or(now.plus(wait), |until| until.min(now.plus(wait)))
+    }
+
+    /// Replicas that the throttle held are looked at again.
+    pub(crate) fn release(&mut self) {
+        self.ready.append(&mut self.held);
+        self.held_until = None;
     }
 
     /// The committed offsets that have risen since the follower was told are told with the next answer.
@@ -326,6 +339,17 @@ impl Feed {
         fed
     }
 
+    /// When records may go to a partition that is throttled; `None` if they may now.
+    fn throttled_until(&self, desk: &Desk, place: u32) -> Option<Instant> {
+        let leading = &desk.shared.throttles.leading;
+        let until = leading.opens_at(desk.now)?;
+        let slot = self.slots.get(place as usize)?.as_ref()?;
+        let is_sent = slot.awaits_arrival || !matches!(slot.piece, Awaited::Nothing);
+        let partition = slot.partition.as_ref().ok()?;
+        let is_held = !is_sent && leading.has(slot.key) && !partition.has_in_sync(self.broker);
+        is_held.then_some(until)
+    }
+
     /// Looks once at each partition that is ready. True if pieces have come meanwhile.
     fn look_through(
         &mut self,
@@ -350,6 +374,11 @@ impl Feed {
                 break;
             }
             self.ready.remove(&place);
+            if let Some(until) = self.throttled_until(desk, place) {
+                self.held.insert(place);
+                self.held_until = Some(until);
+                continue;
+            }
             let ticket = desk.ticket(own, place | OF_FEED);
             let Some(slot) = self.slots.get_mut(place as usize).and_then(Option::as_mut) else {
                 continue;
@@ -361,6 +390,8 @@ impl Feed {
             };
             if let Fed::Records(read) = &said {
                 bytes += read.records.len();
+                let leading = &desk.shared.throttles.leading;
+                leading.take(slot.key, read.records.len(), desk.now);
                 if slot.told.0 < read.bounds.log_end {
                     self.behind.insert(place);
                 }

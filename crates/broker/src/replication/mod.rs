@@ -5,7 +5,9 @@ mod dirs;
 mod gate;
 mod isr;
 mod mailbox;
+mod throttles;
 mod worker;
 
 pub(crate) use mailbox::Mailbox;
+pub(crate) use throttles::Throttles;
 pub(crate) use worker::ReplicaWorker;

@@ -1,4 +1,5 @@
-//! The worker that follows leaders: one connection and one fetch session for each broker that leads partitions of this one.
+//! The worker that follows leaders: a connection and a fetch session for each broker that leads partitions of this one, and another one
+//! for those of them that have far to go.
 //!
 //! Batches of a leader are appended in the order of its answers, as it is, and synced by the rounds of its directory, together with what
 //! this broker leads there. An answer is taken, the round is committed where that is quick, and the next request reports how much
@@ -15,7 +16,7 @@ use partition::{
     Asked, Commit, CutError, FollowError, FollowPoint, Moment, News, Partition, Restart, Stamp,
     Synced, Wait,
 };
-use replica::{Key, Point, Puller, Step, Terms};
+use replica::{Brought, Engine, Key, Point, Step, Terms, Way};
 use wire::messages::FetchResponse;
 use wire::{ApiKey, Message, Reader, Uuid};
 
@@ -33,6 +34,8 @@ const FETCH_VERSION: i16 = 17;
 const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
 /// Beyond the wait that was asked for a leader is silent.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// A throttle is looked at again so soon: its rate may have changed.
+const THROTTLE_CHECK: Duration = Duration::from_secs(1);
 /// A log that is being cut takes batches again soon.
 const CUT_REST: Duration = Duration::from_millis(20);
 /// A request to the controller is given up after so long, and goes again.
@@ -63,8 +66,10 @@ pub(crate) struct ReplicaWorker {
     inbox: InboxId,
     poller: Box<dyn Poller>,
     ready: Vec<Readiness>,
-    links: Links<BrokerId>,
-    pullers: BTreeMap<BrokerId, Puller>,
+    links: Links<(BrokerId, Way)>,
+    engines: BTreeMap<BrokerId, Engine>,
+    /// Bytes that came to partitions that keep up.
+    tail_bytes: u64,
     followed: BTreeMap<Key, Followed>,
     /// Partitions by the number that their tickets have. A late ticket may find another one, which is looked at for nothing.
     numbered: Vec<Option<Key>>,
@@ -94,7 +99,8 @@ impl ReplicaWorker {
             poller,
             ready: Vec::new(),
             links: Links::new(),
-            pullers: BTreeMap::new(),
+            engines: BTreeMap::new(),
+            tail_bytes: 0,
             followed: BTreeMap::new(),
             numbered: Vec::new(),
             free_numbers: Vec::new(),
@@ -190,8 +196,8 @@ impl ReplicaWorker {
             } else if let Some(followed) = self.followed.remove(&key) {
                 self.numbered[followed.number] = None;
                 self.free_numbers.push(followed.number);
-                if let Some(puller) = self.pullers.get_mut(&followed.leader) {
-                    puller.unfollow(key);
+                if let Some(engine) = self.engines.get_mut(&followed.leader) {
+                    engine.unfollow(key);
                 }
             }
         }
@@ -214,11 +220,17 @@ impl ReplicaWorker {
         });
         self.numbered[number] = Some(key);
         let me = self.shared.config().broker.node_id;
-        let puller = self
-            .pullers
-            .entry(leader)
-            .or_insert_with(|| Puller::new(me));
-        puller.follow(key, epoch, point(at));
+        let image = self.shared.metadata.image();
+        let planned = image.topic_by_id(key.0);
+        let planned = planned.and_then(|of| of.partitions.get(usize::try_from(key.1.0).ok()?));
+        // A replica in sync is waited for.
+        let way = match planned.is_some_and(|of| of.isr.contains(&me)) {
+            true => Way::Tail,
+            false => Way::Bulk,
+        };
+        let engine = self.engines.entry(leader);
+        let engine = engine.or_insert_with(|| Engine::new(me));
+        engine.follow(key, epoch, point(at), way);
         let followed = Followed {
             partition,
             leader,
@@ -231,11 +243,12 @@ impl ReplicaWorker {
         let is_offline = followed.partition.is_offline();
         let has_lost = followed.partition.has_holes();
         self.followed.insert(key, followed);
-        self.watch(key);
         if is_offline {
             self.rest(key, None);
         } else if has_lost {
             self.cut_lost(key);
+        } else {
+            self.report(key);
         }
     }
 
@@ -257,10 +270,10 @@ impl ReplicaWorker {
         });
     }
 
-    /// Has the next sync of a partition reported.
-    fn watch(&mut self, key: Key) {
+    /// Has the next sync of a partition reported. False if there was one since it was looked at.
+    fn watch(&mut self, key: Key) -> bool {
         let Some(followed) = self.followed.get_mut(&key) else {
-            return;
+            return true;
         };
         let ticket = Ticket {
             inbox: self.inbox,
@@ -270,6 +283,7 @@ impl ReplicaWorker {
         if !followed.is_watched {
             followed.is_watched = followed.partition.watch_synced(ticket, followed.seen);
         }
+        followed.is_watched
     }
 
     fn on_news(&mut self, news: News) {
@@ -286,55 +300,73 @@ impl ReplicaWorker {
 
     /// Has the next request to the leader say how far this replica is.
     fn report(&mut self, key: Key) {
-        let Some(followed) = self.followed.get_mut(&key) else {
-            return;
-        };
-        // Its directory has failed for the life of the process: a word of it would have the leader count on it.
-        if followed.partition.is_offline() {
-            return self.rest(key, None);
+        loop {
+            let Some(followed) = self.followed.get_mut(&key) else {
+                return;
+            };
+            // Its directory has failed for the life of the process: a word of it would have the leader count on it.
+            if followed.partition.is_offline() {
+                return self.rest(key, None);
+            }
+            let at = followed.partition.follow_point();
+            followed.seen = at.synced;
+            if let Some(engine) = self.engines.get_mut(&followed.leader) {
+                engine.on_moved(key, point(at));
+            }
+            // A round that ends between the look (1) and the watch (2) is told to nobody, and a session that asks only when all is synced
+            // would wait for it for ever.
+            let is_deleted = followed.partition.is_deleted();
+            if self.watch(key) || is_deleted {
+                return;
+            }
         }
-        let at = followed.partition.follow_point();
-        followed.seen = at.synced;
-        if let Some(puller) = self.pullers.get_mut(&followed.leader) {
-            puller.on_moved(key, point(at));
-        }
-        self.watch(key);
     }
 
+    /// Takes what came: first what keeps up, whose round does not wait for the rest.
     fn take_replies(&mut self) {
-        let replies = self.links.take_replies();
-        if replies.is_empty() {
-            return;
+        let replies = self.links.take_replies().into_iter();
+        let (tail, bulk): (Vec<_>, Vec<_>) = replies.partition(|reply| way_of(reply) == Way::Tail);
+        let is_mixed = !tail.is_empty() && !bulk.is_empty();
+        tail.into_iter().for_each(|reply| self.take_reply(reply));
+        if is_mixed {
+            self.commit();
         }
+        bulk.into_iter().for_each(|reply| self.take_reply(reply));
+    }
+
+    fn take_reply(&mut self, reply: Reply<(BrokerId, Way)>) {
         let (terms, now) = (self.terms(), self.shared.env.clock.now());
-        for reply in replies {
-            match reply {
-                Reply::Failed { of, .. } => {
-                    if let Some(puller) = self.pullers.get_mut(&of)
-                        && !puller.is_idle()
-                    {
-                        puller.on_lost(terms, now);
-                    }
+        match reply {
+            Reply::Failed {
+                of: (leader, way), ..
+            } => {
+                if let Some(engine) = self.engines.get_mut(&leader)
+                    && !engine.is_idle(way)
+                {
+                    engine.on_lost(way, terms, now);
                 }
-                Reply::Answered {
-                    of, version, body, ..
-                } => {
-                    let response = FetchResponse::decode(&mut Reader::new(body), version);
-                    let Some(puller) = self.pullers.get_mut(&of) else {
-                        continue;
-                    };
-                    match response {
-                        Ok(response) => {
-                            let steps = puller.on_answer(response, terms, now);
-                            self.take_steps(steps);
-                        }
-                        // Nothing else that comes on the connection can be read either.
-                        Err(_) => {
-                            puller.on_lost(terms, now);
-                            if let Some(endpoint) = self.shared.endpoint_of(of) {
-                                let target = (endpoint, Lane::Replica);
-                                self.links.hang_up(&mut *self.poller, &target);
-                            }
+            }
+            Reply::Answered {
+                of: (leader, way),
+                version,
+                body,
+                ..
+            } => {
+                let response = FetchResponse::decode(&mut Reader::new(body), version);
+                let Some(engine) = self.engines.get_mut(&leader) else {
+                    return;
+                };
+                match response {
+                    Ok(response) => {
+                        let steps = engine.on_answer(way, response, terms, now);
+                        self.take_steps(steps);
+                    }
+                    // Nothing else that comes on the connection can be read either.
+                    Err(_) => {
+                        engine.on_lost(way, terms, now);
+                        if let Some(endpoint) = self.shared.endpoint_of(leader) {
+                            let target = (endpoint, lane(way));
+                            self.links.hang_up(&mut *self.poller, &target);
                         }
                     }
                 }
@@ -400,7 +432,11 @@ impl ReplicaWorker {
         let Some(followed) = self.followed.get(&key) else {
             return;
         };
-        let partition = Arc::clone(&followed.partition);
+        let (partition, leader) = (Arc::clone(&followed.partition), followed.leader);
+        let (mut brought, end) = (
+            Brought::nothing(high_watermark),
+            partition.follow_point().end,
+        );
         if let Some(records) = records {
             let clock = &self.shared.env.clock;
             let moment = Moment {
@@ -413,12 +449,25 @@ impl ReplicaWorker {
                 from: followed.asked_anew,
             };
             match partition.follow(&records, asked, moment) {
-                Ok(_) => {}
+                Ok(taken) => {
+                    brought.bytes = records.len();
+                    brought.offsets = taken.end.0 - end.0;
+                }
                 Err(why) => return self.on_not_taken(key, &partition, &why),
             }
         }
         partition.on_leader_at(epoch, high_watermark, log_start, &mut self.news);
         self.report(key);
+        let following = &self.shared.throttles.following;
+        following.take(key, brought.bytes, self.shared.env.clock.now());
+        brought.is_throttled = following.has(key);
+        let terms = self.terms();
+        if let Some(engine) = self.engines.get_mut(&leader) {
+            if engine.way(key) == Some(Way::Tail) {
+                self.tail_bytes += brought.bytes as u64;
+            }
+            engine.on_taken(key, brought, terms);
+        }
     }
 
     /// Batches of the leader could not be appended: they are asked for again.
@@ -455,10 +504,10 @@ impl ReplicaWorker {
 
     fn rest(&mut self, key: Key, until: Option<Instant>) {
         if let Some(followed) = self.followed.get(&key)
-            && let Some(puller) = self.pullers.get_mut(&followed.leader)
+            && let Some(engine) = self.engines.get_mut(&followed.leader)
         {
-            puller.on_cut(key, point(followed.partition.follow_point()));
-            puller.rest(key, until);
+            engine.on_cut(key, point(followed.partition.follow_point()));
+            engine.rest(key, until);
         }
     }
 
@@ -470,8 +519,8 @@ impl ReplicaWorker {
         let now = self.shared.env.clock.now();
         match cut(&partition) {
             Ok(()) => {
-                if let Some(puller) = self.pullers.get_mut(&followed.leader) {
-                    puller.on_cut(key, point(partition.follow_point()));
+                if let Some(engine) = self.engines.get_mut(&followed.leader) {
+                    engine.on_cut(key, point(partition.follow_point()));
                 }
                 self.report(key);
             }
@@ -533,37 +582,53 @@ impl ReplicaWorker {
     }
 
     fn send(&mut self) {
+        self.engines.retain(|_, engine| !engine.is_over());
+        self.hold_throttled();
+        let leaders: Vec<BrokerId> = self.engines.keys().copied().collect();
+        for way in [Way::Tail, Way::Bulk] {
+            for leader in &leaders {
+                self.send_to(*leader, way);
+            }
+        }
+    }
+
+    /// Replicas that are throttled and have far to go wait until the rate allows more.
+    fn hold_throttled(&mut self) {
+        let following = &self.shared.throttles.following;
+        let now = self.shared.env.clock.now();
+        if let Some(until) = following.opens_at(now) {
+            let until = until.min(now.plus(THROTTLE_CHECK));
+            for engine in self.engines.values_mut() {
+                engine.hold(|key| following.has(key), Some(until));
+            }
+        }
+    }
+
+    fn send_to(&mut self, leader: BrokerId, way: Way) {
         let now = self.shared.env.clock.now();
         let terms = self.terms();
         let broker_epoch = self.shared.metadata.broker_epoch();
-        self.pullers
-            .retain(|_, puller| !(puller.is_empty() && puller.is_idle()));
-        let mut failed = Vec::new();
-        for (leader, puller) in &mut self.pullers {
-            while let Some(request) = puller.request(broker_epoch, terms, now) {
-                let endpoint = self.shared.endpoint_of(*leader);
-                let frame = wire::frame::encode_request(&request, FETCH_VERSION, 0, Some("esker"))
-                    .ok()
-                    .and_then(|encoded| encoded.into_bytes().ok());
-                let (Some(endpoint), Some(frame)) = (endpoint, frame) else {
-                    failed.push(*leader);
-                    break;
-                };
-                let outbound = Outbound {
-                    target: (endpoint, Lane::Replica),
-                    api: (ApiKey::Fetch, FETCH_VERSION),
-                    frame,
-                    until: Some(now.plus(terms.wait_max + SILENCE_MAX)),
-                    of: *leader,
-                };
-                let net = &*self.shared.env.net;
-                self.links.send(net, &mut *self.poller, outbound);
-            }
-        }
-        for leader in failed {
-            if let Some(puller) = self.pullers.get_mut(&leader) {
-                puller.on_lost(terms, now);
-            }
+        let others = self.tail_bytes + self.shared.produced_bytes();
+        let Some(engine) = self.engines.get_mut(&leader) else {
+            return;
+        };
+        while let Some(request) = engine.request(way, broker_epoch, terms, others, now) {
+            let endpoint = self.shared.endpoint_of(leader);
+            let frame = wire::frame::encode_request(&request, FETCH_VERSION, 0, Some("esker"))
+                .ok()
+                .and_then(|encoded| encoded.into_bytes().ok());
+            let (Some(endpoint), Some(frame)) = (endpoint, frame) else {
+                return engine.on_lost(way, terms, now);
+            };
+            let outbound = Outbound {
+                target: (endpoint, lane(way)),
+                api: (ApiKey::Fetch, FETCH_VERSION),
+                frame,
+                until: Some(now.plus(terms.wait_max + SILENCE_MAX)),
+                of: (leader, way),
+            };
+            let net = &*self.shared.env.net;
+            self.links.send(net, &mut *self.poller, outbound);
         }
     }
 
@@ -630,9 +695,9 @@ impl ReplicaWorker {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let pullers = self.pullers.values().filter_map(Puller::next_deadline);
+        let engines = self.engines.values().filter_map(Engine::next_deadline);
         [
-            pullers.min(),
+            engines.min(),
             self.links.next_deadline(),
             self.wishes.next_deadline(),
             self.dir_wishes.next_deadline(),
@@ -684,6 +749,19 @@ impl Worker for ReplicaWorker {
     fn park(&mut self, until: Option<Instant>) {
         let timeout = until.map(|until| until.since(self.shared.env.clock.now()));
         self.poll(timeout);
+    }
+}
+
+fn lane(way: Way) -> Lane {
+    match way {
+        Way::Tail => Lane::Replica,
+        Way::Bulk => Lane::Bulk,
+    }
+}
+
+fn way_of(reply: &Reply<(BrokerId, Way)>) -> Way {
+    match reply {
+        Reply::Failed { of: (_, way), .. } | Reply::Answered { of: (_, way), .. } => *way,
     }
 }
 

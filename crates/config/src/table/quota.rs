@@ -10,6 +10,10 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "controller.quota.window.num" Int "11" AtLeast(1) ReadOnly Accepted "samples kept for the quota of cluster changes";
     "controller.quota.window.size.seconds" Int "1" AtLeast(1) ReadOnly Accepted
         "length of one sample for the quota of cluster changes";
+    "follower.replication.throttled.rate" Long "9223372036854775807" AtLeast(0) ClusterWide Works
+        "bytes per second that a broker fetches for replicas named by follower.replication.throttled.replicas of their topic";
+    "leader.replication.throttled.rate" Long "9223372036854775807" AtLeast(0) ClusterWide Works
+        "bytes per second that a broker sends to replicas of partitions named by leader.replication.throttled.replicas of their topic";
     "quota.window.num" Int "11" AtLeast(1) ReadOnly Accepted "samples kept for client quotas";
     "quota.window.size.seconds" Int "1" AtLeast(1) ReadOnly Accepted "length of one sample for client quotas";
     "replica.alter.log.dirs.io.max.bytes.per.second" Long "9223372036854775807" AtLeast(0) ClusterWide Works

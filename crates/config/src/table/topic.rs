@@ -24,12 +24,12 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
         "records after which a topic with esker.durability=os is synced; with sync every acknowledged record is";
     "flush.ms" Long "9223372036854775807" AtLeast(0) Works ["log.flush.interval.ms" 1, "log.flush.scheduler.interval.ms" 1]
         "age at which an unsynced record forces a sync of a topic with esker.durability=os; two seconds late at most";
-    "follower.replication.throttled.replicas" List "" Replicas Accepted []
+    "follower.replication.throttled.replicas" List "" Replicas Works []
         "replicas whose following is throttled: partition:broker, separated by commas, or *";
     "index.interval.bytes" Int "4096" AtLeast(0) Works ["log.index.interval.bytes" 1]
         "bytes of log between two index entries";
     "internal.segment.bytes" Int - Any Meaningless [] "Not for users, not even in Kafka";
-    "leader.replication.throttled.replicas" List "" Replicas Accepted []
+    "leader.replication.throttled.replicas" List "" Replicas Works []
         "replicas whose leading is throttled: partition:broker, separated by commas, or *";
     "local.retention.bytes" Long "-2" AtLeast(-2) Accepted ["log.local.retention.bytes" 1]
         "bytes a tiered partition keeps locally; -2 takes the full retention";

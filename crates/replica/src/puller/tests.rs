@@ -55,6 +55,7 @@ fn unlisted(request: &FetchRequest) -> Vec<i32> {
 fn answer(partitions: Vec<PartitionData>) -> FetchResponse {
     FetchResponse {
         session_id: 77,
+        counts_synced: true,
         responses: vec![FetchableTopicResponse {
             topic_id: TOPIC,
             partitions,
@@ -76,7 +77,7 @@ fn data(index: i32, bytes: &'static [u8]) -> PartitionData {
 
 /// A puller of two partitions whose session is made.
 fn in_session() -> Puller {
-    let mut puller = Puller::new(BrokerId(1));
+    let mut puller = Puller::new(BrokerId(1), Way::Tail);
     puller.follow(key(0), EPOCH, at(5, 5));
     puller.follow(key(1), EPOCH, at(0, 0));
     let first = ask(&mut puller).expect("the first");
@@ -250,7 +251,7 @@ fn partitions_rest_by_themselves_and_no_longer_than_they_are_followed() {
 
 #[test]
 fn a_broker_that_registers_says_all_of_it_again() {
-    let mut puller = Puller::new(BrokerId(1));
+    let mut puller = Puller::new(BrokerId(1), Way::Tail);
     puller.follow(key(0), EPOCH, at(5, 5));
     let ask = |puller: &mut Puller, epoch| puller.request(epoch, TERMS, seconds(0));
     assert!(ask(&mut puller, -1).is_none(), "it has not registered");
@@ -266,4 +267,78 @@ fn a_broker_that_registers_says_all_of_it_again() {
     assert!(ask(&mut puller, 12).is_none());
     puller.on_answer(answer(vec![]), TERMS, seconds(0));
     assert_eq!(ask(&mut puller, 12).expect("one waits").session_id, 77);
+}
+
+/// The answer of a leader that knows nothing of synced offsets.
+fn plain(partitions: Vec<PartitionData>) -> FetchResponse {
+    FetchResponse {
+        counts_synced: false,
+        ..answer(partitions)
+    }
+}
+
+#[test]
+fn a_leader_that_counts_the_fetch_offset_is_asked_one_at_a_time_and_for_what_follows_the_synced() {
+    let mut puller = Puller::new(BrokerId(1), Way::Tail);
+    puller.follow(key(0), EPOCH, at(5, 5));
+    ask(&mut puller).expect("the first");
+    puller.on_answer(plain(vec![data(0, b"bytes")]), TERMS, seconds(0));
+    puller.on_moved(key(0), at(8, 5));
+    assert!(ask(&mut puller).is_none(), "it would take 8 for synced");
+    puller.on_moved(key(0), at(8, 8));
+    assert_eq!(listed(&ask(&mut puller).expect("it is")), ["0: 8 8"]);
+    puller.on_moved(key(0), at(8, 8));
+    puller.follow(key(1), EPOCH, at(0, 0));
+    assert!(ask(&mut puller).is_none(), "one is under way");
+    puller.on_answer(plain(vec![]), TERMS, seconds(0));
+    assert_eq!(
+        listed(&ask(&mut puller).expect("the next")),
+        ["1: 0 0 restart"]
+    );
+    puller.on_answer(plain(vec![]), TERMS, seconds(0));
+    for index in [0, 1] {
+        puller.rest(key(index), Some(seconds(3)));
+    }
+    assert!(ask(&mut puller).is_none(), "nothing is asked for");
+}
+
+#[test]
+fn a_bulk_session_asks_when_all_is_synced_and_what_wakes_need_not_wait() {
+    let mut puller = Puller::new(BrokerId(1), Way::Bulk);
+    puller.follow(key(0), EPOCH, at(0, 0));
+    puller.follow(key(1), EPOCH, at(0, 0));
+    ask(&mut puller).expect("the first");
+    puller.on_answer(
+        answer(vec![data(0, b"x"), data(1, b"y")]),
+        TERMS,
+        seconds(0),
+    );
+    puller.on_moved(key(0), at(5, 0));
+    puller.on_moved(key(1), at(5, 5));
+    assert!(ask(&mut puller).is_none(), "one is not synced");
+    puller.rest(key(0), Some(seconds(2)));
+    let next = ask(&mut puller).expect("what rests is not waited for");
+    assert_eq!(
+        (listed(&next), unlisted(&next)),
+        (vec!["1: 5 5".to_owned()], vec![0])
+    );
+    puller.on_moved(key(0), at(5, 5));
+    let woken = puller.request(9, TERMS, seconds(2)).expect("it has rested");
+    assert_eq!(listed(&woken), ["0: 5 5 restart"]);
+}
+
+#[test]
+fn what_has_rested_is_no_deadline_while_two_are_under_way() {
+    let mut puller = in_session();
+    ask(&mut puller).expect("one waits");
+    puller.on_moved(key(0), at(8, 8));
+    ask(&mut puller).expect("two are under way");
+    puller.rest(key(1), Some(seconds(1)));
+    assert!(puller.request(9, TERMS, seconds(1)).is_none());
+    assert_eq!(puller.next_deadline(), None, "a worker would not sleep");
+    puller.on_answer(answer(vec![]), TERMS, seconds(1));
+    let next = puller
+        .request(9, TERMS, seconds(1))
+        .expect("it is asked for");
+    assert_eq!(listed(&next), ["1: 0 0 restart"]);
 }

@@ -11,6 +11,7 @@ pub struct FetchResponse {
     pub session_id: i32,
     pub responses: Vec<FetchableTopicResponse>,
     pub node_endpoints: Vec<NodeEndpoint>,
+    pub counts_synced: bool,
 }
 
 impl Message for FetchResponse {
@@ -25,12 +26,14 @@ impl Message for FetchResponse {
             session_id: if version >= 7 { r.i32()? } else { 0 },
             responses: r.structs(version, flexible, 3)?,
             node_endpoints: Vec::new(),
+            counts_synced: false,
         };
         if flexible {
             for _ in 0..r.tag_count()? {
                 let tag = r.tag()?;
                 match tag.number {
                     0 if version >= 16 => message.node_endpoints = r.structs(version, true, 11)?,
+                    1000 => message.counts_synced = r.bool()?,
                     _ => r.skip_tag(tag),
                 }
                 r.end_tag(tag)?;
@@ -64,10 +67,18 @@ impl Message for FetchResponse {
             });
         }
         if flexible {
-            w.uvarint(u32::from(version >= 16 && !self.node_endpoints.is_empty()));
+            w.uvarint(
+                u32::from(version >= 16 && !self.node_endpoints.is_empty())
+                    + u32::from(self.counts_synced),
+            );
             if version >= 16 && !self.node_endpoints.is_empty() {
                 let tag = w.begin_tag(0);
                 w.structs(&self.node_endpoints, version, true)?;
+                w.end_tag(tag);
+            }
+            if self.counts_synced {
+                let tag = w.begin_tag(1000);
+                w.bool(self.counts_synced);
                 w.end_tag(tag);
             }
         }

@@ -347,7 +347,7 @@ mod tests {
                 .len(),
             1
         );
-        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 355);
+        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 357);
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub(crate) fn on_replica_fetch(call: &mut Call<'_>, request: FetchRequest) -> Ou
             Err(code) => {
                 let response = FetchResponse {
                     error_code: code.code(),
+                    counts_synced: true,
                     ..FetchResponse::default()
                 };
                 return call.reply(ApiKey::Fetch, &response);
@@ -140,6 +141,7 @@ fn take_in(call: &mut Call<'_>, own: WaiterKey, request: &FetchRequest) {
         }
     }
     feed.tell_watermarks();
+    feed.release();
 }
 
 /// A follower of Kafka says where it is, and that is all it says.
@@ -238,6 +240,7 @@ pub(crate) fn on_deadline(hall: &mut Hall<'_>, key: WaiterKey) {
     let own = request.feed;
     if let Some(feed) = hall.door.feeds.get_mut(own) {
         feed.tell_watermarks();
+        feed.release();
     }
     answer_waiting(hall, own, When::Now);
 }
@@ -255,6 +258,7 @@ impl Hall<'_> {
 fn respond(call: &mut Call<'_>, session: i32, fed: Vec<(Key, Fed)>) -> Outcome {
     let mut response = FetchResponse {
         session_id: session,
+        counts_synced: true,
         ..FetchResponse::default()
     };
     let mut fillers = Vec::new();

@@ -1,5 +1,6 @@
 //! Several brokers in one world, under one set of metadata.
 
+mod bulk;
 mod disks;
 mod eligible;
 mod failover;

@@ -8,7 +8,7 @@ use broker::Broker;
 use bytes::Bytes;
 use env::Poller;
 use env::disk::Open;
-use env::sim::{Faults, HostId, Machine, Machines, Passage, SimConn, Site};
+use env::sim::{Faults, HostId, Link, Machine, Machines, Passage, SimConn, Site};
 use model::{Instant, Timestamp};
 use wire::frame::{decode_response, encode_request};
 use wire::messages::describe_quorum_request;
@@ -300,6 +300,20 @@ impl Nodes {
         self.until(ask);
         let took = self.machines.now().since(began);
         assert!(took <= time, "it took {took:?}");
+    }
+
+    /// Whatever goes from one node to another travels so much longer.
+    pub(super) fn delay(&self, delay: Duration) {
+        let link = Link {
+            delay,
+            ..Link::default()
+        };
+        for from in ALL {
+            for to in ALL.into_iter().filter(|to| *to != from) {
+                let [from, to] = [from, to].map(|node| Site::Host(HostId(node)));
+                self.machines.set_link(from, to, link);
+            }
+        }
     }
 
     /// Nothing passes between a node and the others; clients reach all of them.
