@@ -27,7 +27,7 @@ pub use file_name::file_name;
 pub use pool::FilePool;
 pub use producer::ProducerStates;
 pub use segment::{FileSlice, RecordTime, Segment, Verified};
-pub use store::{Found, Known, Located, Read, ReadError, Store, StoreError};
+pub use store::{DamagedRange, Found, Known, Located, Read, ReadError, Store, StoreError};
 pub use txn_index::AbortedTxn;
 
 /// CRC-32C, as Kafka's batches and our journal use it.

@@ -7,6 +7,7 @@ mod clean;
 mod find;
 mod heads;
 mod load;
+mod repair;
 mod times;
 mod trust;
 mod txns;
@@ -151,6 +152,7 @@ impl std::ops::Deref for Dir {
 
 pub use times::{first_record, latest_record};
 use trust::Trust;
+pub(crate) use trust::Walk;
 
 pub struct Segment {
     base: Offset,

@@ -49,7 +49,7 @@ impl Trust {
     }
 
     /// Bytes could not be read, or are not there: everything is walked again before it is served.
-    pub(super) fn withdraw(&self) {
+    pub(crate) fn withdraw(&self) {
         self.appended_from.store(u64::MAX, Ordering::Relaxed);
         self.verified.lock().clear();
     }
@@ -83,6 +83,36 @@ impl Trust {
                 }
                 verified.push((from, to));
             }
+        }
+    }
+}
+
+/// How far a walk over batches has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    pub(crate) position: u64,
+    /// The offset that the next batch begins with.
+    pub(crate) next: Offset,
+    /// The next batch only has to hold that offset.
+    is_loose: bool,
+}
+
+impl Walk {
+    /// From where the batch that holds `offset` begins, or the next above it.
+    pub(crate) fn to(position: u64, offset: Offset) -> Walk {
+        Walk {
+            position,
+            next: offset,
+            is_loose: true,
+        }
+    }
+
+    /// From where a batch begins with the offset `next`.
+    pub(crate) fn from(position: u64, next: Offset) -> Walk {
+        Walk {
+            position,
+            next,
+            is_loose: false,
         }
     }
 }
@@ -130,8 +160,9 @@ impl Segment {
         if self.trust.covers(from, old_to) {
             return Ok(to);
         }
-        let mut position = from;
-        let checked = self.check_batches(&mut position, old_to, offset, gaps_end, check_epoch);
+        let mut walk = Walk::to(from, offset);
+        let checked = self.check_batches(&mut walk, old_to, gaps_end, check_epoch);
+        let position = walk.position;
         if from < position {
             self.trust.add(from, position);
         }
@@ -142,16 +173,41 @@ impl Segment {
         }
     }
 
-    /// Moves `position` over batches that verify, up to `to` or beyond.
-    fn check_batches(
+    /// The same, whatever is known of the bytes: a reader that compares replicas is to see what is on the disk. Damage takes the trust in
+    /// the segment with it.
+    pub(crate) fn ensure_sound_anew(
         &self,
-        position: &mut u64,
+        from: u64,
         to: u64,
         offset: Offset,
         gaps_end: Offset,
         check_epoch: impl Fn(u64, &Head) -> Result<(), ScanError>,
+    ) -> Result<u64, ScanError> {
+        let mut walk = Walk::to(from, offset);
+        match self.check_batches(&mut walk, to, gaps_end, check_epoch) {
+            Ok(()) => Ok(to),
+            Err(error) if error.is_local() => {
+                self.trust.withdraw();
+                if from < walk.position {
+                    self.trust.add(from, walk.position);
+                    Ok(walk.position)
+                } else {
+                    Err(error)
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves over batches that verify, up to `to` or beyond.
+    pub(crate) fn check_batches(
+        &self,
+        walk: &mut Walk,
+        to: u64,
+        gaps_end: Offset,
+        check_epoch: impl Fn(u64, &Head) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
-        let from = *position;
+        let from = walk.position;
         let file = self.file()?;
         // A slice of a fetch: bounded by what one answer may hold.
         let mut bytes = vec![0; (to - from) as usize];
@@ -160,48 +216,43 @@ impl Segment {
         bytes.truncate(got);
         // The last batch may end behind the range.
         let heads = self.heads(from..to)?;
-        let mut next = offset;
-        let mut follow = |position: &mut u64, batch: &Batch| {
-            // The first one only has to hold the offset; the walk that found it has seen that it does not end before.
-            let is_first = *position == from;
+        let follow = |walk: &mut Walk, batch: &Batch| {
+            let Walk { position, next, .. } = *walk;
             let base = batch.base_offset();
             let is_gap = next < base && base <= gaps_end;
+            // The walk that found the first one has seen that it does not end before the offset.
             let fits = is_gap
-                || if is_first {
-                    base <= offset
+                || if walk.is_loose {
+                    base <= next
                 } else {
                     base == next
                 };
             if !fits {
-                let (got, want) = (batch.base_offset(), next);
+                let (got, want) = (base, next);
                 let why = DamageKind::Order { got, want };
-                return Err(ScanError::from(Damage {
-                    position: *position,
-                    why,
-                }));
+                return Err(ScanError::from(Damage { position, why }));
             }
-            check_epoch(*position, batch)?;
-            heads.check(*position, batch)?;
-            *position += batch.size() as u64;
-            next = batch.next_offset();
+            check_epoch(position, batch)?;
+            heads.check(position, batch)?;
+            *walk = Walk::from(position + batch.size() as u64, batch.next_offset());
             Ok(())
         };
         for batch in Batch::cut(&Bytes::from(bytes), Source::Log) {
             match batch {
-                Ok(batch) => follow(position, &batch)?,
+                Ok(batch) => follow(walk, &batch)?,
                 Err(BatchError::Truncated { .. }) => break,
                 Err(error) => {
-                    let (position, why) = (*position, DamageKind::Batch(error));
+                    let (position, why) = (walk.position, DamageKind::Batch(error));
                     return Err(Damage { position, why }.into());
                 }
             }
         }
-        if *position < to {
+        if walk.position < to {
             // The batch at the end of the range reaches beyond it.
-            let floor = self.base;
-            if let Some((_, head)) = HeadScan::new(&*file, *position, self.len(), floor).step()? {
-                let batch = read_batch(&*file, *position, &head)?;
-                follow(position, &batch)?;
+            let (at, floor) = (walk.position, self.base);
+            if let Some((_, head)) = HeadScan::new(&*file, at, self.len(), floor).step()? {
+                let batch = read_batch(&*file, at, &head)?;
+                follow(walk, &batch)?;
             }
         }
         Ok(())

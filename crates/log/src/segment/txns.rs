@@ -45,6 +45,13 @@ pub(crate) struct Ended {
 }
 
 impl Txns {
+    /// The batches may show by now what they did not.
+    pub(super) fn doubt_again(&mut self) {
+        if matches!(self.standing, Standing::Lost(_)) {
+            self.standing = Standing::Doubtful;
+        }
+    }
+
     fn stored(list: Vec<AbortedTxn>) -> Txns {
         Txns {
             stored: list.len(),

@@ -13,7 +13,7 @@ use wire::records::Head;
 
 use super::Store;
 use crate::behind::next_offset_behind;
-use crate::scan::{Damage, DamageKind, ScanError, scan_batches};
+use crate::scan::{Damage, DamageKind, ScanError, is_unreadable, scan_batches};
 use crate::segment::{FileSlice, RecordTime, Segment, Verified};
 use crate::txn_index::AbortedTxn;
 
@@ -53,6 +53,14 @@ enum Waits {
     Never,
 }
 
+/// The bytes that a reader believes without reading them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trusting {
+    /// Those appended or verified in this life of the process.
+    Known,
+    Nothing,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("offset {offset} is outside of {local_start} to {log_end}")]
@@ -68,6 +76,18 @@ pub enum ReadError {
     Io { base: Offset, error: io::Error },
 }
 
+impl ReadError {
+    /// Bytes changed, or the disk does not give them back: another replica may have them.
+    #[must_use]
+    pub fn is_rot(&self) -> bool {
+        match self {
+            ReadError::Damaged { .. } => true,
+            ReadError::Io { error, .. } => is_unreadable(error),
+            ReadError::OutOfRange { .. } => false,
+        }
+    }
+}
+
 pub(super) fn at(base: Offset) -> impl FnOnce(ScanError) -> ReadError {
     move |error| match error {
         ScanError::Io(error) => ReadError::Io { base, error },
@@ -79,12 +99,32 @@ impl Store {
     /// Bytes from the batch that holds `from`, all below `upto` (a high watermark; batches are not split by it). At least
     /// one whole batch (KIP-74), else cut at `bytes_max`, possibly inside the last batch. Stays within one segment.
     pub fn read(&self, from: Offset, upto: Offset, bytes_max: usize) -> Result<Read, ReadError> {
+        self.read_in(from, upto, bytes_max, Trusting::Known)
+    }
+
+    /// The same, verified now whatever was appended or verified before.
+    pub fn read_anew(
+        &self,
+        from: Offset,
+        upto: Offset,
+        bytes_max: usize,
+    ) -> Result<Read, ReadError> {
+        self.read_in(from, upto, bytes_max, Trusting::Nothing)
+    }
+
+    fn read_in(
+        &self,
+        from: Offset,
+        upto: Offset,
+        bytes_max: usize,
+        trusting: Trusting,
+    ) -> Result<Read, ReadError> {
         self.undisturbed(|| {
             let found = self.find(from, upto, bytes_max, Waits::ForDisk)?;
             let Found::Slice(segment, slice) = found else {
                 return Ok(Read::AtEnd);
             };
-            let sound = self.ensure_sound(&segment, &slice, from);
+            let sound = self.ensure_sound(&segment, &slice, from, trusting);
             let len = sound.map_err(at(segment.base()))?;
             Ok(Read::Slice(Verified::new(FileSlice { len, ..slice })))
         })
@@ -206,15 +246,21 @@ impl Store {
         segment: &Segment,
         slice: &FileSlice,
         from: Offset,
+        trusting: Trusting,
     ) -> Result<usize, ScanError> {
         if from < slice.base_offset {
             segment.ensure_gap(slice.position)?;
         }
         let end = slice.position + slice.len as u64;
         let check_epoch = |position, head: &Head| self.check_epoch(segment, position, head);
-        let sound =
-            segment.ensure_sound(slice.position, end, from, self.gaps_end(), check_epoch)?;
-        Ok((sound - slice.position) as usize)
+        let (begin, gaps_end) = (slice.position, self.gaps_end());
+        let sound = match trusting {
+            Trusting::Known => segment.ensure_sound(begin, end, from, gaps_end, check_epoch)?,
+            Trusting::Nothing => {
+                segment.ensure_sound_anew(begin, end, from, gaps_end, check_epoch)?
+            }
+        };
+        Ok((sound - begin) as usize)
     }
 
     /// First record in `within` that has `timestamp` or a later one. Who trims the log knows of its new start before the files do.
@@ -507,6 +553,10 @@ impl Store {
                 }
             })
             .map_err(|error| ReadError::Io { base, error })?;
+            if checked.is_err() || damage.is_some() {
+                // Readers are not to be given what they were promised before it rotted.
+                segment.trust().withdraw();
+            }
             checked.map_err(at(base))?;
             if let Some(damage) = damage {
                 return Err(ReadError::Damaged { base, damage });

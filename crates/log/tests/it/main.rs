@@ -17,6 +17,7 @@ mod model;
 mod power;
 mod preallocate;
 mod readers;
+mod repair;
 mod reserve;
 mod rot;
 mod store;

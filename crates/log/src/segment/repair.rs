@@ -1,0 +1,51 @@
+//! A segment whose damage was repaired: what was learnt of the damaged bytes is forgotten.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use model::Offset;
+
+use super::{Segment, Walk};
+use crate::scan::{HeadScan, ScanError};
+
+impl Segment {
+    /// A walk that meets the batch of `at`: from an entry of the index that leads to its batch, or from the begin.
+    pub(crate) fn walk_to(&self, at: Offset) -> Result<Walk, ScanError> {
+        self.load()?;
+        if let Some(entry) = self.offset_floor(at)? {
+            let position = entry.position.max(0) as u64;
+            let file = self.file()?;
+            match HeadScan::new(&*file, position, self.len(), self.base).step() {
+                Ok(Some((_, head)))
+                    if head.last_offset().0 == self.base.0 + i64::from(entry.relative) =>
+                {
+                    return Ok(Walk::from(position, head.base_offset()));
+                }
+                Err(error) if !error.is_local() => return Err(error),
+                _ => {}
+            }
+        }
+        // A leap of offsets may lie in front of the first batch.
+        Ok(Walk::from(0, self.base))
+    }
+
+    /// The true bytes are in the place of damaged ones, and the file has `len` bytes now.
+    pub(crate) fn on_repaired(&self, len: u64) -> io::Result<()> {
+        let has_grown = len != self.len.swap(len, Ordering::AcqRel);
+        let is_misled = {
+            let inner = self.inner.read();
+            inner.is_damaged || inner.unread.is_some() || has_grown
+        };
+        if is_misled {
+            self.rebuild()?;
+        }
+        Ok(())
+    }
+
+    /// Aborted transactions that nobody could tell are looked for in the batches once more.
+    pub(crate) fn look_for_txns_again(&self) {
+        if let Some(txns) = &mut *self.txns.lock() {
+            txns.doubt_again();
+        }
+    }
+}

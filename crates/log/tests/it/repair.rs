@@ -1,0 +1,250 @@
+//! Damage that is written over with what was there.
+
+use std::io::IoSlice;
+
+use bytes::Bytes;
+use env::FileHandle;
+use env::disk::Open;
+use log::DamagedRange;
+use log::store::RepairError;
+
+use super::*;
+
+const SEGMENT_BYTES: u64 = 900;
+
+/// A log of several segments and the batches that it has.
+fn filled(place: &TestDir) -> (Vec<Batch>, Known) {
+    let store = place.create(small_segments(SEGMENT_BYTES), 0);
+    let batches: Vec<Batch> = (0..30).map(|at| batch(at * 2, 2, 1000 + at)).collect();
+    (batches.iter()).for_each(|batch| append(&store, std::slice::from_ref(batch)));
+    store.write_indexes().unwrap();
+    store.sync().unwrap();
+    let parents = place.dir.ancestors().skip(1);
+    parents.for_each(|parent| place.env.disk.sync_dir(parent).unwrap());
+    assert!(3 < store.segments().len());
+    (batches, store.known())
+}
+
+fn file(place: &TestDir, store: &Store, segment: usize) -> FileHandle {
+    let path = store.segments()[segment].path("log");
+    place.env.disk.open(&path, Open::Write).unwrap()
+}
+
+fn content(file: &FileHandle) -> Vec<u8> {
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn contents(place: &TestDir, store: &Store) -> Vec<Vec<u8>> {
+    let count = store.segments().len();
+    (0..count)
+        .map(|at| content(&file(place, store, at)))
+        .collect()
+}
+
+fn between(batches: &[Batch], from: Offset, to: Offset) -> Vec<Bytes> {
+    let within = |batch: &&Batch| from <= batch.base_offset() && batch.base_offset() < to;
+    let within = batches.iter().filter(within);
+    within.map(|batch| batch.to_bytes()).collect()
+}
+
+fn first_damage(store: &Store) -> Option<DamagedRange> {
+    let segments = store.segments();
+    let mut bases = segments.iter().map(|segment| segment.base());
+    bases.find_map(|base| store.damaged_range(base).unwrap())
+}
+
+/// Repairs all damage with what `batches` have; how many places there were.
+fn repair_all(store: &Store, batches: &[Batch], what: &str) -> usize {
+    let mut count = 0;
+    while let Some(range) = first_damage(store) {
+        let records = between(batches, range.from, range.to);
+        let repaired = store.repair(&range, &records);
+        repaired.unwrap_or_else(|error| panic!("{what}: {range:?}: {error}"));
+        count += 1;
+        assert!(count < 10, "{what}");
+    }
+    count
+}
+
+#[test]
+fn what_was_there_comes_back_byte_for_byte() {
+    let place = TestDir::simulated(1);
+    let (batches, known) = filled(&place);
+    let (store, _) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+    let truth = contents(&place, &store);
+    let len = truth[1].len() as u64;
+    drop(store);
+    let write = |file: &FileHandle, at: u64, bytes: &[u8]| {
+        file.write_at(&[IoSlice::new(bytes)], at).unwrap();
+    };
+    type Edit<'a> = (String, Box<dyn Fn(&FileHandle) + 'a>);
+    let mut edits: Vec<Edit<'_>> = Vec::new();
+    for at in (0..len).step_by(3) {
+        let was = truth[1][at as usize];
+        edits.push((
+            format!("a bit at {at}"),
+            Box::new(move |file| write(file, at, &[was ^ 1 << (at % 8)])),
+        ));
+        edits.push((
+            format!("a file cut at {at}"),
+            Box::new(move |file| file.set_len(at).unwrap()),
+        ));
+        edits.push((
+            format!("zeros from {at}"),
+            Box::new(move |file| write(file, at, &vec![0; (len - at).min(200) as usize])),
+        ));
+        let piece = truth[1][..200].to_vec();
+        edits.push((
+            format!("a piece of another place at {at}"),
+            Box::new(move |file| write(file, at, &piece[..(len - at).min(200) as usize])),
+        ));
+        let other = (at + len / 2) % len;
+        let others = truth[1][other as usize];
+        edits.push((
+            format!("bits at {at} and {other}"),
+            Box::new(move |file| {
+                write(file, at, &[was ^ 4]);
+                write(file, other, &[others ^ 4]);
+            }),
+        ));
+    }
+    let mut found = 0;
+    for (what, edit) in &edits {
+        let (store, _) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+        edit(&file(&place, &store, 1));
+        drop(store);
+        let (store, _) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+        let is_changed = contents(&place, &store) != truth;
+        let count = repair_all(&store, &batches, what);
+        assert_eq!(count > 0, is_changed, "{what}");
+        found += usize::from(is_changed);
+        assert!(contents(&place, &store) == truth, "{what}");
+        let read = read_all(&store, 0, 60, 4000);
+        assert!(read == batches, "{what}");
+        let latest = store.max_time().unwrap().map(|max| max.offset);
+        assert_eq!(latest, Some(Offset(59)), "{what}");
+        let by_time = store.offset_for_time(Timestamp(1015), Offset(0)..Offset(60));
+        let by_time = by_time.unwrap().map(|found| found.offset);
+        assert_eq!(by_time, Some(Offset(29)), "{what}");
+    }
+    assert!(found > edits.len() / 2);
+}
+
+#[test]
+fn a_file_that_gets_shorter_under_an_open_store_gets_its_end_back() {
+    let place = TestDir::simulated(2);
+    let (batches, known) = filled(&place);
+    let (store, _) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+    let truth = contents(&place, &store);
+    assert_eq!(read_all(&store, 0, 60, 4000).len(), 30);
+    file(&place, &store, 1).set_len(300).unwrap();
+    assert_eq!(repair_all(&store, &batches, "cut"), 1);
+    assert!(contents(&place, &store) == truth);
+    assert_eq!(read_all(&store, 0, 60, 4000).len(), 30);
+}
+
+#[test]
+fn what_was_never_there_is_not_written() {
+    let place = TestDir::simulated(3);
+    let (batches, known) = filled(&place);
+    let (store, _) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+    let segment = file(&place, &store, 1);
+    let was = content(&segment);
+    segment
+        .write_at(&[IoSlice::new(&[was[120] ^ 1])], 120)
+        .unwrap();
+    let before = content(&segment);
+    let range = first_damage(&store).unwrap();
+    let right = between(&batches, range.from, range.to);
+    assert_eq!(right.len(), 1);
+    // Of the same size and the same offsets, with other times.
+    let at = range.from.0;
+    let other = batch(at, 2, 7000).to_bytes();
+    assert_eq!(other.len(), right[0].len());
+    let refused = store.repair(&range, &[other]);
+    assert!(matches!(refused, Err(RepairError::Foreign(_))));
+    let longer = batch(at, 3, 1000).to_bytes();
+    let refused = store.repair(&range, &[longer]);
+    assert!(matches!(refused, Err(RepairError::Misfit { .. })));
+    let refused = store.repair(&range, &[]);
+    assert!(matches!(refused, Err(RepairError::Misfit { .. })));
+    let mut rotten = right[0].to_vec();
+    rotten[100] ^= 1;
+    let refused = store.repair(&range, &[rotten.into()]);
+    assert!(matches!(refused, Err(RepairError::Foreign(_))));
+    assert!(content(&segment) == before, "nothing was written");
+    store.repair(&range, &right).unwrap();
+    // Done once, it is not there any more.
+    let again = store.repair(&range, &right);
+    assert!(matches!(again, Err(RepairError::Changed)));
+    assert!(content(&segment) == was);
+}
+
+/// Bytes that rot after they were appended or verified are met by one who reads anew, and by everybody else from then on.
+#[test]
+fn a_reader_that_believes_nothing_meets_what_rots_meanwhile() {
+    let place = TestDir::simulated(4);
+    let store = place.create(small_segments(SEGMENT_BYTES), 0);
+    let batches: Vec<Batch> = (0..30).map(|at| batch(at * 2, 2, 1000 + at)).collect();
+    append(&store, &batches);
+    store.sync().unwrap();
+    let segment = file(&place, &store, 1);
+    let was = content(&segment);
+    segment
+        .write_at(&[IoSlice::new(&[was[80] ^ 1])], 80)
+        .unwrap();
+    let base = store.segments()[1].base();
+    let end = store.log_end();
+    assert!(store.read(base, end, 100).is_ok(), "believed");
+    assert!(store.read_anew(base, end, 100).is_err());
+    assert!(store.read(base, end, 100).is_err(), "not any more");
+    assert_eq!(repair_all(&store, &batches, "rot"), 1);
+    assert!(store.read_anew(base, end, 100).is_ok());
+    assert!(content(&segment) == was);
+}
+
+/// A power cut at any moment of a repair leaves damage that is found again, or none, and nothing else.
+#[test]
+fn a_repair_that_a_power_cut_ends_is_done_again() {
+    for edit in ["flip", "cut"] {
+        let place = TestDir::simulated(5);
+        let (batches, known) = filled(&place);
+        let machine = place.machine.as_ref().unwrap();
+        let (store, _) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+        let truth = contents(&place, &store);
+        let segment = file(&place, &store, 1);
+        match edit {
+            "flip" => {
+                let was = content(&segment);
+                segment
+                    .write_at(&[IoSlice::new(&[was[120] ^ 1])], 120)
+                    .unwrap();
+            }
+            _ => segment.set_len(300).unwrap(),
+        }
+        segment.sync_data().unwrap();
+        machine.record();
+        repair_all(&store, &batches, edit);
+        let tape = machine.tape();
+        let mut damaged = 0;
+        for point in 0..tape.points() {
+            for image in tape.images(point, 6, 21) {
+                let machine = Machine::on(9, Faults::default(), image.volume);
+                let place = TestDir {
+                    env: machine.env(),
+                    dir: place.dir.clone(),
+                    machine: None,
+                    is_real: false,
+                };
+                let (store, found) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+                assert!(!found.known_is_stale && found.is_clean());
+                damaged += repair_all(&store, &batches, edit);
+                assert!(contents(&place, &store) == truth, "{edit} at {point}");
+                assert!(read_all(&store, 0, 60, 4000) == batches);
+            }
+        }
+        assert!(damaged > 0, "no cut came in time");
+    }
+}
