@@ -75,6 +75,8 @@ DASHBOARDS = {
         ("Not in segment files yet", "bytes", "timeseries", (now("esker_unwritten_bytes"), "{{dir}}")),
         ("Compaction", "Bps", "timeseries", (rate("esker_compaction_moved_bytes_total", "dir"), "{{dir}}")),
         ("Passes of compaction", "ops", "timeseries", (rate("esker_compactions_total", "dir"), "{{dir}}")),
+        ("Rot", "short", "timeseries", (now("esker_rot_found_total"), "found {{dir}}"), (now("esker_rot_repaired_total"), "repaired {{dir}}"),
+         (now("esker_rot_unrepaired"), "not repaired {{dir}}")),
         ("Memory budgets", "bytes", "timeseries", (now("esker_memory_used_bytes"), "{{budget}}"), (now("esker_memory_budget_bytes"), "bound {{budget}}")),
         ("Reads held back", "ops", "timeseries", (rate("esker_read_pauses_total", "instance"), "{{instance}}")),
     ]),

@@ -76,6 +76,8 @@ pub(crate) fn read(error: &ReadError) -> ErrorCode {
         ReadError::FencedEpoch { .. } => ErrorCode::FencedLeaderEpoch,
         ReadError::UnknownEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
         ReadError::Damaged { .. } => ErrorCode::CorruptMessage,
+        // Consumers ask again after this one, and fail after the other.
+        ReadError::UnderRepair { .. } => ErrorCode::KafkaStorageError,
         ReadError::Store(error) => store(error),
     }
 }

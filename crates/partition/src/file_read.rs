@@ -3,6 +3,8 @@
 //! Holds all that the state of the partition has to do with it, so that it may be done at any later time and on any thread:
 //! committed records stay where they are. A move, a trim or a deletion meanwhile is for the caller to find out.
 
+use std::sync::Arc;
+
 use log::AbortedTxn;
 use log::store::{Located, Read as StoreRead, ReadError as StoreError, Store};
 use model::Offset;
@@ -57,9 +59,23 @@ impl FileRead {
         let records = match (self.in_memory.take(), store) {
             (Some(batches), _) => Records::Memory(batches),
             (None, None) => Records::AtEnd,
-            (None, Some(store)) => match store.locate(from, self.limit, bytes_max)? {
-                Located::Read(read) => self.take(read)?,
-                Located::Unread { bytes } => return Ok(Known::Unread { files: self, bytes }),
+            (None, Some(_)) if self.request.scope.anew => {
+                return Ok(Known::Unread {
+                    files: self,
+                    bytes: bytes_max,
+                });
+            }
+            (None, Some(store)) => match store.locate(from, self.limit, bytes_max) {
+                Ok(Located::Read(read)) => self.take(read)?,
+                Ok(Located::Unread { bytes }) => return Ok(Known::Unread { files: self, bytes }),
+                // Met again, by one who reports it and has it repaired.
+                Err(error) if error.is_rot() => {
+                    return Ok(Known::Unread {
+                        files: self,
+                        bytes: bytes_max,
+                    });
+                }
+                Err(error) => return Err(error.into()),
             },
         };
         let Some(aborted) = self.aborted(store, &records)? else {
@@ -87,6 +103,9 @@ impl FileRead {
         let records = match (&self.in_memory, store) {
             (Some(batches), _) => Records::Memory(batches.clone()),
             (None, None) => Records::AtEnd,
+            (None, Some(store)) if self.request.scope.anew => {
+                self.take(store.read_anew(from, self.limit, bytes_max)?)?
+            }
             (None, Some(store)) => self.take(store.read(from, self.limit, bytes_max)?)?,
         };
         let Some(aborted) = self.aborted(store, &records)? else {
@@ -165,10 +184,22 @@ impl Partition {
         // The partition is deleted, fails or is trimmed (1) while its files are read (2): an error of the files may come of that,
         // and what they gave is not to be served.
         self.admit(&self.state.lock(), &files.request)?;
-        if let Err(error) = &read {
-            self.report_damage(files, error);
+        match &read {
+            Err(error) if self.report_damage(files, error) => {
+                let at = files.request.from;
+                Err(ReadError::UnderRepair { at })
+            }
+            _ => read,
         }
-        read
+    }
+
+    /// Somebody met damage at `at`. True if it is repaired with what another replica has.
+    pub(crate) fn has_repaired(&self, at: Offset) -> bool {
+        let (home, has_others) = {
+            let state = self.state.lock();
+            (Arc::clone(&state.home), state.progress.has_others())
+        };
+        has_others && home.dir.on_damage(self.key(), at)
     }
 
     /// Where a reader can go on that was just refused for rot at `from`; `None` where that is not known.
@@ -177,27 +208,38 @@ impl Partition {
         reported.filter(|(at, _)| *at == from)?.1
     }
 
-    /// Reports rot that a reader has met, with where it may go on. The same place is reported once as long as no other is met.
-    fn report_damage(&self, files: &FileRead, error: &ReadError) {
+    /// Reports rot that a reader has met, with where it may go on, and has it repaired where that is possible: true then. The same place
+    /// is reported once as long as no other is met.
+    fn report_damage(&self, files: &FileRead, error: &ReadError) -> bool {
         let from = files.request.from;
+        let is_rot = match error {
+            ReadError::Damaged { .. } => true,
+            ReadError::Store(error) => error.is_rot(),
+            _ => false,
+        };
+        let is_repaired = is_rot && self.has_repaired(from);
         let next = match error {
+            _ if is_repaired => None,
             ReadError::Damaged { hole } => Some(hole.to),
             ReadError::Store(StoreError::Damaged { damage, .. }) if !damage.is_unread() => {
                 let home = self.home();
                 let store = home.store.get();
                 store.and_then(|store| store.next_good(from, files.limit).ok().flatten())
             }
-            _ => return,
+            _ => return false,
         };
         let reported = Some((from, next));
         if std::mem::replace(&mut self.state.lock().reported, reported) == reported {
-            return;
+            return is_repaired;
         }
         self.home().dir.on_rot_found();
         let (topic, index) = (&self.topic, self.index);
-        let next = next.map_or("no record that can be read follows".to_owned(), |next| {
-            format!("readers can go on at offset {next}")
-        });
+        let next = match next {
+            _ if is_repaired => "another replica is asked for what was there".to_owned(),
+            Some(next) => format!("readers can go on at offset {next}"),
+            None => "no record that can be read follows".to_owned(),
+        };
         env::tell!("{topic}-{index}: offset {from} cannot be read: {error}; {next}");
+        is_repaired
     }
 }

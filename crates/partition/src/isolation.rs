@@ -18,6 +18,8 @@ pub struct Scope {
     pub isolation: Isolation,
     /// Replicas that follow refuse. Others show what they know to be committed (KIP-392), or all they have.
     pub leader_only: bool,
+    /// Shown is what the disk has, whatever is in memory or was verified before.
+    pub anew: bool,
 }
 
 impl Scope {
@@ -27,6 +29,7 @@ impl Scope {
         Scope {
             isolation,
             leader_only: true,
+            anew: false,
         }
     }
 
@@ -36,6 +39,16 @@ impl Scope {
         Scope {
             isolation,
             leader_only: false,
+            anew: false,
+        }
+    }
+
+    /// All that the files of any replica have, for a comparison with those of others.
+    #[must_use]
+    pub fn of_files() -> Scope {
+        Scope {
+            anew: true,
+            ..Scope::of_any(Isolation::Log)
         }
     }
 }

@@ -28,10 +28,11 @@ mod waiting;
 pub use append::{Acks, AppendError, Appended, Marker, Moment, TrimError};
 pub use cut::{CutError, Restart, Synced};
 pub use dir::{
-    Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, DirSettings, Durable, Extent,
-    Flight, Found, Identity, InMemory, Key, LogDir, MetadataLog, Move, MoveError, MoveStep, Moved,
-    NeverDurable, OpenError, Opened, PieceMaker, Push, Reached, Recovery, Residents, Restored,
-    SegmentWriter, Slot, Stamp, Syncer, Told, Wait, accept_loss, check_ownership, unnamed_loss,
+    Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, Damage, DamageStage, DirSettings,
+    Durable, Extent, Flight, Found, Identity, InMemory, Key, LogDir, MetadataLog, Move, MoveError,
+    MoveStep, Moved, NeverDurable, OpenError, Opened, PieceMaker, Push, Reached, Recovery,
+    Residents, Restored, SegmentWriter, Slot, Stamp, Syncer, Told, Wait, accept_loss,
+    check_ownership, unnamed_loss,
 };
 pub use follow::{Asked, FollowError, FollowPoint, Followed};
 pub use isolation::{Isolation, Scope};

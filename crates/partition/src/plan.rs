@@ -83,7 +83,12 @@ impl Partition {
         let holes = state.holes.iter().filter(|hole| hole.from > request.from);
         let stop_hole = holes.min_by_key(|hole| hole.from).copied();
         let limit = stop_hole.map_or(end, |hole| hole.from.min(end));
-        let in_memory = if request.from >= state.tail.start() {
+        let memory_start = if request.scope.anew {
+            state.tail.written()
+        } else {
+            state.tail.start()
+        };
+        let in_memory = if request.from >= memory_start {
             let bytes_max = request.bytes_max.min(request.memory_bytes_max);
             let batches = state.tail.read(request.from, limit, bytes_max);
             let is_too_large = batches

@@ -189,6 +189,15 @@ impl Progress {
         self.epoch
     }
 
+    /// True if other brokers have replicas, as far as the role shows. The log of a quorum is none of theirs.
+    pub(crate) fn has_others(&self) -> bool {
+        match &self.role {
+            Role::NotLeading => true,
+            Role::Leading(replicas) => 1 < replicas.all.len(),
+            Role::Elected => false,
+        }
+    }
+
     pub(crate) fn is_leading(&self) -> bool {
         self.role.leads()
     }

@@ -95,6 +95,9 @@ pub enum ReadError {
     /// Acknowledged bytes that no disk has any more.
     #[error("offsets {} to {} are damaged", hole.from, hole.to)]
     Damaged { hole: Hole },
+    /// Another replica is asked for what was there.
+    #[error("offset {at} is under repair")]
+    UnderRepair { at: Offset },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -193,6 +196,7 @@ impl ReadRequest {
         let Scope {
             isolation,
             leader_only,
+            ..
         } = self.scope;
         if leader_only {
             state.serves_clients()

@@ -202,6 +202,7 @@ impl Partition {
         let Scope {
             isolation,
             leader_only,
+            ..
         } = scope;
         let mut state = self.state.lock();
         let end = state.bounds().end(isolation);

@@ -254,8 +254,14 @@ impl Walk<'_> {
                 Ok(told) => return Err(differs(format!("ends at {}", told.log_end))),
                 Err(_) => {}
             },
-            Some(ErrorCode::CorruptMessage | ErrorCode::KafkaStorageError) => {
+            Some(ErrorCode::CorruptMessage) => {
                 return Err(differs(format!("cannot be read: {error}")));
+            }
+            // The broker reads its disk anew for this, and has damage repaired from another replica.
+            Some(ErrorCode::KafkaStorageError) => {
+                return Err(differs(format!(
+                    "cannot be read, or is under repair, verify again: {error}"
+                )));
             }
             _ => {}
         }

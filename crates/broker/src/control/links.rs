@@ -38,6 +38,8 @@ pub(crate) enum Lane {
     Replica,
     /// Those of replicas that have far to go.
     Bulk,
+    /// Fetches of what is damaged here.
+    Repair,
 }
 
 /// Where a connection leads, and its purpose.

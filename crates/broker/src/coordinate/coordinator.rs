@@ -76,8 +76,8 @@ impl<A> Unwritten<A> {
 enum Piece {
     /// Batches, which are replayed.
     Read { next: Offset, bytes: usize },
-    /// Batches that nobody may see yet. No more are appended before they are replayed.
-    NotDurable,
+    /// Batches that nobody may see yet, or that are under repair. No more are appended before they are replayed.
+    NotYet,
     /// The end of the log.
     End,
 }
@@ -434,7 +434,7 @@ impl<M: Machine> Coordinator<M> {
                     *budget = budget.saturating_sub(bytes);
                     self.state = State::Loading(next);
                 }
-                Ok(Piece::NotDurable) => {
+                Ok(Piece::NotYet) => {
                     self.state = State::Waiting(from, at.now.plus(LOAD_PAUSE));
                 }
                 Ok(Piece::End) => {
@@ -465,7 +465,11 @@ impl<M: Machine> Coordinator<M> {
             current_epoch: self.epoch,
             scope: Scope::of_leader(Isolation::Uncommitted),
         };
-        let read = self.log.read(request).map_err(|error| error.to_string())?;
+        let read = match self.log.read(request) {
+            // Another replica is asked for it: the load goes on then.
+            Err(ReadError::UnderRepair { .. }) => return Ok(Piece::NotYet),
+            read => read.map_err(|error| error.to_string())?,
+        };
         let batches = match read.records {
             Records::AtEnd => Vec::new(),
             Records::Memory(batches) => batches,
@@ -481,7 +485,7 @@ impl<M: Machine> Coordinator<M> {
             return if read.bounds.log_end == from {
                 Ok(Piece::End)
             } else if read.bounds.high_watermark == from {
-                Ok(Piece::NotDurable)
+                Ok(Piece::NotYet)
             } else {
                 Err(format!("no batch at offset {from}"))
             };

@@ -294,6 +294,18 @@ fn write_dirs(page: &mut impl Sink, shared: &Shared, now: Instant) {
         &metric::COMPACTED,
         done().map(|(name, done)| (one(*name), done.compacted_bytes)),
     );
+    page.family(
+        &metric::ROT_FOUND,
+        named().map(|(dir, name)| (one(name), dir.rot_found())),
+    );
+    page.family(
+        &metric::ROT_REPAIRED,
+        named().map(|(dir, name)| (one(name), dir.rot_repaired())),
+    );
+    page.family(
+        &metric::ROT_UNREPAIRED,
+        named().map(|(dir, name)| (one(name), dir.rot_unrepaired())),
+    );
 }
 
 fn write_memory(page: &mut impl Sink, shared: &Shared) {

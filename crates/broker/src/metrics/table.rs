@@ -123,6 +123,9 @@ metrics! {
     UNWRITTEN "esker_unwritten_bytes" Gauge ["dir"] "durable batches that are not in segment files yet";
     COMPACTIONS "esker_compactions_total" Counter ["dir"] "passes of compaction that came to their end";
     COMPACTED "esker_compaction_moved_bytes_total" Counter ["dir"] "bytes that compaction read and wrote";
+    ROT_FOUND "esker_rot_found_total" Counter ["dir"] "damaged places of segment files that readers or the scrub met; one may count more than once";
+    ROT_REPAIRED "esker_rot_repaired_total" Counter ["dir"] "damaged places that were written over with what another replica has";
+    ROT_UNREPAIRED "esker_rot_unrepaired" Gauge ["dir"] "damaged places that no replica in sync has well, as far as that was found out in the last ten minutes: their readers are refused";
 
     MEMORY_LIMIT "esker_memory_limit_bytes" Gauge [] "memory that the process may count on: of its control group or of the machine";
     MEMORY_BUDGET "esker_memory_budget_bytes" Gauge ["budget"]

@@ -1,10 +1,11 @@
-//! Replication of partitions between brokers, as far as it needs threads and connections: the worker that follows leaders and asks
-//! the controller for other ISRs. What a leader sends to its followers is `ops::feed`.
+//! Replication of partitions between brokers, as far as it needs threads and connections: the worker that follows leaders, asks
+//! the controller for other ISRs, and fetches what is damaged here. What a leader sends to its followers is `ops::feed`.
 
 mod dirs;
 mod gate;
 mod isr;
 mod mailbox;
+mod repair;
 mod throttles;
 mod worker;
 

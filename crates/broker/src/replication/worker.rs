@@ -23,13 +23,14 @@ use wire::{ApiKey, Message, Reader, Uuid};
 use super::dirs::{self, DirWishes};
 use super::isr::{self, IsrWishes};
 use super::mailbox::Mailbox;
+use super::repair::Repairer;
 use crate::control::links::{Lane, Links, Outbound, Reply};
 use crate::control::{Order, Outgoing, Recipient};
 use crate::inboxes::Redeemed;
 use crate::shared::Shared;
 
 /// The version of our requests: the last one that Kafka 4.3 has.
-const FETCH_VERSION: i16 = 17;
+pub(super) const FETCH_VERSION: i16 = 17;
 /// Commits faster than this run on the worker itself.
 const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
 /// Beyond the wait that was asked for a leader is silent.
@@ -45,6 +46,8 @@ const REFUSED_REST: Duration = Duration::from_millis(200);
 /// The key of tickets for answers of the controller; those of partitions have the number of a place as theirs.
 const ISR_KEY: WaiterKey = WaiterKey(u64::MAX);
 const DIR_KEY: WaiterKey = WaiterKey(u64::MAX - 1);
+/// The key of news of damage.
+const DAMAGE_KEY: WaiterKey = WaiterKey(u64::MAX - 2);
 
 /// A partition that this broker follows.
 struct Followed {
@@ -76,6 +79,7 @@ pub(crate) struct ReplicaWorker {
     free_numbers: Vec<usize>,
     wishes: IsrWishes,
     dir_wishes: DirWishes,
+    repairer: Repairer,
     /// When the leaders here are looked at for followers that lag.
     look_at: Instant,
     /// A round waits for company.
@@ -92,6 +96,8 @@ impl ReplicaWorker {
         let look_at = shared.env.clock.now();
         // Those that the start has opened.
         mailbox.on_topics(shared.topics().sorted().iter().map(|topic| topic.id));
+        let (key, part) = (DAMAGE_KEY, 0);
+        let repairer = Repairer::begin(&shared, Ticket { inbox, key, part });
         ReplicaWorker {
             shared,
             mailbox,
@@ -106,6 +112,7 @@ impl ReplicaWorker {
             free_numbers: Vec::new(),
             wishes: IsrWishes::default(),
             dir_wishes: DirWishes::default(),
+            repairer,
             look_at,
             commit_at: None,
             news: Vec::new(),
@@ -288,6 +295,9 @@ impl ReplicaWorker {
 
     fn on_news(&mut self, news: News) {
         let ticket = news.ticket();
+        if ticket.key == DAMAGE_KEY {
+            return self.repairer.look(&self.shared);
+        }
         let number = usize::try_from(ticket.key.0).unwrap_or(usize::MAX);
         let Some(key) = self.numbered.get(number).copied().flatten() else {
             return;
@@ -701,6 +711,7 @@ impl ReplicaWorker {
             self.links.next_deadline(),
             self.wishes.next_deadline(),
             self.dir_wishes.next_deadline(),
+            self.repairer.next_deadline(),
             self.commit_at,
             Some(self.look_at),
         ]
@@ -723,6 +734,7 @@ impl Worker for ReplicaWorker {
         }
         for ready in std::mem::take(&mut self.ready) {
             self.links.on_ready(&mut *self.poller, ready);
+            self.repairer.on_ready(&mut *self.poller, ready);
         }
         let now = self.shared.env.clock.now();
         self.links.expire(&mut *self.poller, now);
@@ -736,6 +748,7 @@ impl Worker for ReplicaWorker {
             return Turn::Done;
         }
         self.send();
+        self.repairer.ask(&self.shared, &mut *self.poller);
         self.take_replies();
         self.ask_for_isrs();
         self.ask_for_dirs();

@@ -96,6 +96,6 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "esker.hot.tail.bytes" Long "33554432" AtLeast(0) ReadOnly Works "bytes of the newest records all partitions together keep in memory; one byte in 32 of less than 1 GiB of memory when not set";
     "esker.journal.bytes" Long "1073741824" AtLeast(2097152) ReadOnly Works "bytes of one directory's journal before appends wait for a checkpoint";
     "esker.scrub.bytes.per.second" Long "4194304" AtLeast(0) ReadOnly Works
-        "pace at which closed segments of each directory are read again to find rot, once a week and while it has nothing else to do; 0 for never";
+        "pace at which closed segments of each directory are read again to find rot, once a week, and more slowly while it has other things to do; 0 for never";
     "esker.journal.piece.bytes" Long "67108864" AtLeast(1048576) ReadOnly Works "size of one journal file; files are written once and reused";
 };

@@ -11,6 +11,7 @@ use wire::Uuid;
 
 use super::backlog::Backlog;
 use super::counters::Counters;
+use super::damages::Damages;
 use super::flight::Point;
 use super::log_dir::LogDir;
 use super::settings::DirSettings;
@@ -62,6 +63,8 @@ impl LogDir {
             stopping: AtomicBool::new(false),
             slowness: Mutex::default(),
             rot_found: AtomicU64::new(0),
+            rot_repaired: AtomicU64::new(0),
+            damages: Damages::default(),
             checkpoint_wanted: AtomicBool::new(false),
             writer_bell: parts.bell,
             folds_names: parts.folds_names,

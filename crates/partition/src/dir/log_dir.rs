@@ -10,14 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use env::{Bell, Env};
 use log::FilePool;
 use log::journal::{self, CommitError};
-use model::{Instant, PartitionIndex};
+use model::{BrokerId, Instant, Offset, PartitionIndex, Ticket};
 use wire::Uuid;
 
 use super::backlog::Backlog;
 use super::counters::Counters;
+use super::damages::{Damage, Damages};
 use super::durable::{Durable, Key, NeverDurable};
 use super::flight::{Flight, Flights, Point, Untold};
 use super::linger::{Stamp, Wait};
@@ -103,6 +105,9 @@ pub struct LogDir {
     pub(super) slowness: Mutex<Slowness>,
     /// Damaged places that readers or the scrub met in this life.
     pub(super) rot_found: AtomicU64,
+    /// Those of them that were written over with what another replica had.
+    pub(super) rot_repaired: AtomicU64,
+    pub(crate) damages: Damages,
     /// Someone waits for a checkpoint that knows what the one before does not.
     pub(super) checkpoint_wanted: AtomicBool,
     pub(super) writer_bell: Arc<dyn Bell>,
@@ -125,6 +130,50 @@ impl LogDir {
 
     pub(crate) fn on_rot_found(&self) {
         self.rot_found.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Damaged places that were repaired since the start.
+    pub fn rot_repaired(&self) -> u64 {
+        self.rot_repaired.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn on_rot_repaired(&self) {
+        self.rot_repaired.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Damaged places that no replica in sync has well, as far as that was found out lately.
+    pub fn rot_unrepaired(&self) -> usize {
+        self.damages.given_up_count()
+    }
+
+    /// From now on damage of logs that have other replicas waits to be repaired; `repairer` is told when there is some, or less.
+    pub fn watch_damage(&self, repairer: Ticket) {
+        self.damages.watch(repairer);
+    }
+
+    /// The damage that is to be repaired.
+    pub fn damages(&self) -> Vec<Damage> {
+        self.damages.all()
+    }
+
+    /// Another broker has these batches for the damage that begins at `at`.
+    pub fn bring(&self, key: Key, at: Offset, from: BrokerId, records: Vec<Bytes>) {
+        self.damages.bring(key, at, from, records);
+        self.writer_bell.ring();
+    }
+
+    /// No replica has what was there: readers are told for a while.
+    pub fn give_up_damage(&self, key: Key, at: Offset) {
+        self.damages.give_up(key, at, self.env.clock.now());
+    }
+
+    /// Somebody met damage of a log that has other replicas. True if it is to be repaired.
+    pub(crate) fn on_damage(&self, key: Key, at: Offset) -> bool {
+        let (is_hoped, is_new) = self.damages.on_met(key, at, self.env.clock.now());
+        if is_new {
+            self.writer_bell.ring();
+        }
+        is_hoped
     }
 
     /// Keeps news of an append until a loop takes them, which every loop does that appends.

@@ -19,6 +19,7 @@ mod owners;
 mod pieces;
 mod power;
 mod removal;
+mod repairs;
 mod replicas;
 mod rescue;
 mod scrub;

@@ -105,11 +105,12 @@ fn scope(request: &FetchRequest, version: i16) -> (Kind, Scope) {
             let scope = Scope {
                 isolation: isolation(request.isolation_level),
                 leader_only: version < FOLLOWER_VERSION,
+                anew: false,
             };
             (Kind::Consumer, scope)
         }
         0.. => (Kind::Replica, Scope::of_leader(Isolation::Log)),
-        _ => (Kind::Comparison, Scope::of_any(Isolation::Log)),
+        _ => (Kind::Comparison, Scope::of_files()),
     }
 }
 

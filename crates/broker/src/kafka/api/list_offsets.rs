@@ -64,6 +64,7 @@ pub(crate) fn on_list_offsets(call: &mut Call<'_>, request: ListOffsetsRequest) 
             _ => Isolation::Log,
         },
         leader_only: request.replica_id != COMPARISON,
+        anew: false,
     };
     let searching = Searching::begin(call.desk, &call.asker, asked, scope, key);
     let search = Search { request, searching };

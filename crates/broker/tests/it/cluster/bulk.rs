@@ -102,21 +102,28 @@ fn commit_time(nodes: &Nodes) -> Duration {
     nodes.now().since(began)
 }
 
+/// The time that three of four take at most: some syncs take a hundred times as long, whatever else there is.
+fn most(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() * 3 / 4]
+}
+
 #[test]
 fn a_rebuild_does_not_hold_what_is_committed_beside_it() {
     let nodes = with_big(71);
     create(&nodes, SMALL, &[1, 3]);
     nodes.delay(Duration::from_millis(5));
     (0..5).for_each(|_| assert_ne!(commit_time(&nodes), Duration::ZERO));
-    let alone = (0..30).map(|_| commit_time(&nodes)).max().expect("some");
+    let alone = most((0..30).map(|_| commit_time(&nodes)).collect());
     reassign(&nodes, BIG, &[1, 2, 3]);
-    let (mut beside, mut count) = (Duration::ZERO, 0);
+    let mut times = Vec::new();
     while !is_in_sync(&nodes, BIG) {
-        beside = beside.max(commit_time(&nodes));
-        count += 1;
-        assert!(count < 2_000, "the rebuild does not end");
+        times.push(commit_time(&nodes));
+        assert!(times.len() < 2_000, "the rebuild does not end");
     }
+    let count = times.len();
     assert!(count > 20, "it was over after {count} records");
+    let beside = most(times);
     assert!(beside <= alone * 2, "{beside:?}, alone {alone:?}");
 }
 

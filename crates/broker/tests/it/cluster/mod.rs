@@ -10,5 +10,6 @@ mod misfits;
 mod nodes;
 mod preferred;
 mod reads;
+mod repairs;
 mod spread;
 mod trims;

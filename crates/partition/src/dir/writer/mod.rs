@@ -14,6 +14,7 @@ mod leave;
 mod ledger;
 mod producers;
 mod removal;
+mod repair;
 mod retention;
 mod scrub;
 mod space;
@@ -38,6 +39,7 @@ use leave::Leaving;
 use ledger::{Ledger, is_passing};
 use producers::ProducerExpiry;
 use removal::TakeOver;
+use repair::Repair;
 use retention::Retention;
 use scrub::Scrub;
 use space::{ResumeCommits, SpaceCheck};
@@ -75,6 +77,7 @@ impl SegmentWriter {
             Box::new(retention),
             Box::new(Unlinking),
             Box::new(Flushing),
+            Box::new(Repair),
             Box::new(Scrub::new(now)),
         ];
         SegmentWriter { ledger, chores }
