@@ -3,7 +3,8 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::cluster::Stage;
 use crate::cluster::nodes::{COUNT, Nodes};
@@ -11,6 +12,8 @@ use crate::load::TOPIC;
 
 /// Enough for several segments of every partition.
 const RECORDS: usize = 60_000;
+/// Damage that somebody has met is repaired so soon.
+const REPAIRED_MAX: Duration = Duration::from_secs(60);
 
 /// A place in a file, in thousandths of its length.
 #[derive(Clone, Copy)]
@@ -80,16 +83,47 @@ impl Stage<'_> {
             .map_err(|why| format!("after {what}: {why}"))
     }
 
-    /// Lines of all nodes that name damage or its repair.
-    fn told_of_damage(&self) -> usize {
-        let is_told = |line: &&str| {
-            ["damage", "repair", "hole", "rot"]
-                .iter()
-                .any(|word| line.contains(word))
-        };
+    /// Has every replica read from its disk until all are the same; damage that is met so is repaired. How often they differed.
+    fn verify(&self, what: &str) -> Result<usize, String> {
+        let begun = Instant::now();
+        let mut differed = 0;
+        loop {
+            let verified = Command::new(self.esker)
+                .args(["cluster", "verify", TOPIC, "--bootstrap-server"])
+                .arg(self.nodes.bootstrap())
+                .output()
+                .map_err(|error| format!("esker cluster verify: {error}"))?;
+            if verified.status.success() {
+                return Ok(differed);
+            }
+            let told = String::from_utf8_lossy(&verified.stderr).into_owned();
+            if begun.elapsed() > REPAIRED_MAX {
+                return Err(format!("after {what} replicas differ: {told}"));
+            }
+            differed += 1;
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    /// Lines of all nodes that have this.
+    fn told(&self, words: &str) -> usize {
+        let is_told = |line: &&str| line.contains(words);
         (1..=COUNT)
             .map(|node| self.nodes.words(node).lines().filter(is_told).count())
             .sum()
+    }
+
+    /// The evidence of edits: places that were repaired, from another replica or by fetching the log behind it again.
+    fn told_of_repairs(&self) -> Result<String, String> {
+        let repaired = self.told(" are repaired: ");
+        let cut = self.told(" are lost here: ");
+        // The end of a newest segment comes back from the journal.
+        if repaired < 3 {
+            return Err(format!("vacuous: {repaired} places were repaired in place"));
+        }
+        Ok(format!(
+            "{repaired} places repaired in place, {cut} logs cut and fetched again"
+        ))
     }
 }
 
@@ -127,15 +161,18 @@ pub(super) fn segments_of_one(stage: &mut Stage<'_>) -> Result<String, String> {
             .raise(node)
             .map_err(|why| format!("after {what}: {why}"))?;
         stage.settle_after(what)?;
+        stage.verify(what)?;
     }
     let (node, partition) = (stage.nodes.leader(4)?, 4);
     let segments = segments(&stage.nodes, node, partition);
     Edit::Flip(300).apply(&segments[0])?;
     std::thread::sleep(Duration::from_secs(3));
-    stage.settle_after("a flipped bit under a leader that serves")?;
+    let what = "a flipped bit under a leader that serves";
+    stage.settle_after(what)?;
+    let differed = stage.verify(what)?;
     Ok(format!(
-        "5 edits of segments, {} lines tell of damage",
-        stage.told_of_damage()
+        "5 edits of segments: {}, the last after {differed} looks",
+        stage.told_of_repairs()?
     ))
 }
 
@@ -197,9 +234,15 @@ pub(super) fn helix(stage: &mut Stage<'_>) -> Result<String, String> {
         }
     }
     (1..=COUNT).try_for_each(|node| stage.nodes.raise(node))?;
-    stage.settle_after("disjoint damage on all replicas")?;
+    let what = "disjoint damage on all replicas";
+    stage.settle_after(what)?;
+    let differed = stage.verify(what)?;
+    let repaired = stage.told(" are repaired: ");
+    if repaired < edited {
+        return Err(format!("{edited} places were damaged, {repaired} repaired"));
+    }
     Ok(format!(
-        "{edited} replicas damaged in disjoint places, {} lines tell of it",
-        stage.told_of_damage()
+        "{edited} replicas damaged in disjoint places: {}, the same after {differed} looks",
+        stage.told_of_repairs()?
     ))
 }

@@ -46,6 +46,7 @@ struct Stage<'a> {
     moments: Moments,
     net: &'a Net,
     place: &'a Place,
+    esker: &'a std::path::Path,
     ground: &'a Ground,
 }
 
@@ -112,10 +113,10 @@ const SCENARIOS: [Scenario; 24] = [
     on(Kind::Caches, "S-04", "device-caches", Mix::Records, storage::device_caches),
     on(Kind::Disks, "S-05", "failing-sync", Mix::Records, storage::failing_sync),
     on(Kind::Disks, "S-08", "slow-disk", Mix::Records, storage::slow_disk),
-    scenario("S-09", "segments", Mix::Records, edits::segments_of_one),
-    scenario("S-10", "beside-segments", Mix::Transfers, edits::beside_segments),
+    on(Kind::Edits, "S-09", "segments", Mix::Records, edits::segments_of_one),
+    on(Kind::Edits, "S-10", "beside-segments", Mix::Transfers, edits::beside_segments),
     scenario("S-15", "rollback", Mix::Records, storage::rollback),
-    scenario("S-16", "helix", Mix::Records, edits::helix),
+    on(Kind::Edits, "S-16", "helix", Mix::Records, edits::helix),
     scenario("S-18", "wiped", Mix::Records, storage::wiped),
 ];
 
@@ -291,6 +292,7 @@ impl Scenario {
             moments: Moments(plan.seed),
             net,
             place,
+            esker: &plan.esker,
             ground: &ground,
         };
         let evidence = (self.act)(&mut stage)?;
@@ -333,8 +335,8 @@ impl Scenario {
         place.say(&format!(
             "{partitions} partitions, {bytes} bytes, are the same on {COUNT} nodes"
         ));
-        // A disk that fails is told of.
-        if matches!(self.kind, Kind::Disks | Kind::Caches) {
+        // A disk that fails is told of, and so is a file that somebody changed.
+        if matches!(self.kind, Kind::Disks | Kind::Caches | Kind::Edits) {
             nodes.check_panics()?;
         } else {
             nodes.check_words()?;

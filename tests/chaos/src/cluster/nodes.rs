@@ -77,7 +77,7 @@ impl Nodes {
                     let seed = plan.seed + node as u64;
                     Some(Volume::with_cache(place, &name, VOLUME_MEBIBYTES, seed)?)
                 }
-                Kind::Plain | Kind::Disks | Kind::Clocks => None,
+                Kind::Plain | Kind::Edits | Kind::Disks | Kind::Clocks => None,
             };
             let data = match &volume {
                 Some(volume) => volume.mount.join("data"),
