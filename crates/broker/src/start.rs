@@ -19,7 +19,7 @@ use partition::{Announce, Cleaning, InMemory, News, OpenError, PieceMaker, Segme
 use raft::Quorum;
 use wire::ErrorCode;
 
-use self::recover::{Recovered, may_have_lost, previous_epoch, recover};
+use self::recover::{Recovered, life_before, may_have_lost, recover};
 use crate::committer::{Committer, Stage};
 use crate::control::boot::{BootError, quorum_identity, quorum_settings};
 use crate::control::{
@@ -183,8 +183,8 @@ impl Broker {
         let seed = env.rng.next_u64();
         let membership = settings.broker.quorum.roles.broker.then(|| {
             let quorum = &settings.broker.quorum;
-            let previous = previous_epoch(env, &settings, &image, (&topics, &residents));
-            Membership::new(&registration, &cluster_id, quorum, previous, at.now)
+            let before = life_before(env, &settings, &image, (&topics, &residents));
+            Membership::new(&registration, &cluster_id, quorum, before, at.now)
         });
         let is_controller = settings.broker.quorum.roles.controller;
         let enrolment =

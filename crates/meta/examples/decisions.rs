@@ -268,6 +268,7 @@ impl Run {
             rack: self.chance.once_in(2).then(|| "r".to_owned()),
             log_dirs: vec![dir(id, 1), dir(id, 2)],
             previous_epoch,
+            previous_incarnation: None,
         };
         let decided = register(&self.image, &InImage, &registering, false);
         let decided = decided.expect("it fits");

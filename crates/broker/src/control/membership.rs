@@ -10,7 +10,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, EncodeError, ErrorCode, Message, Reader, Request, Uuid};
 
-use super::life_file;
+use super::life_file::{self, Life};
 use super::lifecycle::{Ask, Heard, Lifecycle, Pace};
 use crate::shared::Shared;
 
@@ -28,6 +28,8 @@ const NO_EPOCH: i64 = -1;
 pub(crate) struct Membership {
     pub(super) life: Lifecycle,
     request: BrokerRegistrationRequest,
+    /// The incarnation is durable, or was tried to be.
+    is_announced: bool,
     complained_at: Option<Instant>,
     /// The broker serves nothing as a leader, and the log says so.
     is_silenced: bool,
@@ -68,7 +70,7 @@ impl Membership {
         broker: &meta::decide::register_broker::Broker,
         cluster_id: &str,
         quorum: &config::Quorum,
-        previous_epoch: Option<i64>,
+        before: Life,
         now: Instant,
     ) -> Membership {
         let listeners = broker.endpoints.iter().map(|at| registration::Listener {
@@ -92,7 +94,8 @@ impl Membership {
             features: features.collect(),
             rack: broker.rack.clone(),
             log_dirs: broker.log_dirs.clone(),
-            previous_broker_epoch: previous_epoch.unwrap_or(NO_EPOCH),
+            previous_broker_epoch: before.epoch.unwrap_or(NO_EPOCH),
+            previous_incarnation_id: before.incarnation.unwrap_or(Uuid::ZERO),
             ..BrokerRegistrationRequest::default()
         };
         let pace = Pace {
@@ -102,6 +105,7 @@ impl Membership {
         Membership {
             life: Lifecycle::new(pace, now),
             request,
+            is_announced: false,
             complained_at: None,
             is_silenced: true,
             seen_dirs: SeenDirs::default(),
@@ -129,13 +133,16 @@ impl Membership {
 
     /// The frame of a request; `end` is that of the metadata that are published here.
     pub(super) fn frame(
-        &self,
+        &mut self,
         shared: &Shared,
         ask: Ask,
         end: i64,
     ) -> Result<((ApiKey, i16), Bytes), EncodeError> {
         match ask {
-            Ask::Register => frame(&self.request),
+            Ask::Register => {
+                self.announce(shared);
+                frame(&self.request)
+            }
             Ask::Heartbeat { epoch, leaves } => {
                 let failed = self.seen_dirs.failed.iter().copied();
                 let settings = shared.config();
@@ -169,21 +176,40 @@ impl Membership {
         self.life.adopt(epoch, now);
     }
 
+    /// The registration may be granted without this life hearing of it: the next one follows it all the same.
+    fn announce(&mut self, shared: &Shared) {
+        if !self.is_announced {
+            self.store(shared);
+        }
+        self.is_announced = true;
+    }
+
     /// The next life says that it follows this one, if it lost nothing.
     fn remember(&mut self, shared: &Shared, epoch: i64) {
-        if self.request.previous_broker_epoch != epoch {
-            for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
-                if let Err(error) = life_file::store(&*shared.env.disk, &dir.path, epoch) {
-                    tracing::error!(
-                        target: env::logs::BROKER,
-                        "cannot write the epoch of this broker to {}: {error}; after its next start its replicas count as ones that may have \
-                         lost something",
-                        dir.path.display(),
-                    );
-                }
+        let is_known = self.is_announced && self.request.previous_broker_epoch == epoch;
+        self.request.previous_broker_epoch = epoch;
+        if !is_known {
+            self.store(shared);
+        }
+        self.is_announced = true;
+    }
+
+    fn store(&self, shared: &Shared) {
+        let epoch = self.request.previous_broker_epoch;
+        let life = Life {
+            epoch: (epoch != NO_EPOCH).then_some(epoch),
+            incarnation: Some(self.request.incarnation_id),
+        };
+        for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
+            if let Err(error) = life_file::store(&*shared.env.disk, &dir.path, life) {
+                tracing::error!(
+                    target: env::logs::BROKER,
+                    "cannot write the epoch of this broker to {}: {error}; after its next start its replicas count as ones that may have \
+                     lost something",
+                    dir.path.display(),
+                );
             }
         }
-        self.request.previous_broker_epoch = epoch;
     }
 
     /// Says once that the broker stops acting as a leader, or that it does again. The shards see it by themselves.

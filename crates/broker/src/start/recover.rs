@@ -20,6 +20,7 @@ use wire::records::Batch;
 
 use crate::control::boot::{Snapshots, begin_at, boot, history, is_only_voter};
 use crate::control::introduction::learn_cluster_id;
+use crate::control::life_file::Life;
 use crate::control::{self};
 use crate::dir_choice;
 use crate::ids::random_uuid;
@@ -365,14 +366,14 @@ fn check_voters(path: &Path, identity: &Identity, named: Option<&str>) -> Result
     }
 }
 
-/// The epoch of the life before, if nothing that it acknowledged is known to be missing: every directory is open and knows it, no log
+/// The life before, if nothing that it acknowledged is known to be missing: every directory is open and knows it, no log
 /// has a hole, and no topic is here that is not synced (KIP-966, `docs/decisions/clean-stop.md`).
-pub(super) fn previous_epoch(
+pub(super) fn life_before(
     env: &Env,
     settings: &Settings,
     image: &Image,
     (topics, residents): (&Topics, &[Arc<Residents>]),
-) -> Option<i64> {
+) -> Life {
     let dirs = || residents.iter().map(|residents| &residents.dir);
     let all = topics.sorted();
     let are_whole = (all.iter().flat_map(|topic| topic.here())).all(|one| !one.has_holes());
@@ -383,7 +384,7 @@ pub(super) fn previous_epoch(
             && may_have_lost(topic, image, &settings.broker)
     };
     if dirs().any(|dir| dir.is_failed()) || !are_whole || image.topics().any(is_relaxed) {
-        return None;
+        return Life::default();
     }
     control::life_file::load(&*env.disk, dirs().map(|dir| dir.path.as_path()))
 }

@@ -28,6 +28,8 @@ pub struct Registering {
     pub log_dirs: Vec<Uuid>,
     /// The epoch of the life before this one, if that ended cleanly.
     pub previous_epoch: Option<i64>,
+    /// The incarnation of that life, which may not have learned its epoch.
+    pub previous_incarnation: Option<Uuid>,
 }
 
 /// Why a broker is not registered; the texts are those of Kafka.
@@ -103,8 +105,10 @@ pub fn register(
             record.broker_epoch = known.epoch;
         }
         _ => {
-            let stored = known.map(|known| known.epoch);
-            let is_clean = stored.is_some() && stored == broker.previous_epoch;
+            let is_clean = known.is_some_and(|known| {
+                broker.previous_epoch == Some(known.epoch)
+                    || broker.previous_incarnation == Some(known.incarnation)
+            });
             end_life(&mut draft, broker.id, is_clean);
         }
     }

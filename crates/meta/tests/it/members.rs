@@ -356,6 +356,7 @@ fn registering(id: i32, incarnation: u8) -> Registering {
         rack: Some("r".into()),
         log_dirs: vec![dir(id, 1), dir(id, 2)],
         previous_epoch: None,
+        previous_incarnation: None,
     }
 }
 
@@ -379,9 +380,17 @@ fn a_new_life_is_out_of_the_isr_and_after_an_unclean_stop_not_eligible() {
     let image = cluster(&[&[1, 2]]);
     let fenced = after(&image, &fence(&image, &STRICT, BrokerId(1)));
     assert_eq!(shown(&fenced, 0), (2, vec![2], vec![1]));
-    for (previous_epoch, eligible) in [(Some(11), vec![1]), (Some(10), vec![]), (None, vec![])] {
+    let known = fenced.broker(BrokerId(1)).map(|broker| broker.incarnation);
+    for (previous_epoch, previous_incarnation, eligible) in [
+        (Some(11), None, vec![1]),
+        (Some(10), None, vec![]),
+        (None, None, vec![]),
+        (None, known, vec![1]),
+        (None, Some(Uuid([98; 16])), vec![]),
+    ] {
         let broker = Registering {
             previous_epoch,
+            previous_incarnation,
             ..registering(1, 99)
         };
         for (image, expected) in [(&fenced, &eligible), (&image, &eligible)] {

@@ -15,6 +15,7 @@ pub struct BrokerRegistrationRequest {
     pub is_migrating_zk_broker: bool,
     pub log_dirs: Vec<Uuid>,
     pub previous_broker_epoch: i64,
+    pub previous_incarnation_id: Uuid,
 }
 
 impl Default for BrokerRegistrationRequest {
@@ -29,6 +30,7 @@ impl Default for BrokerRegistrationRequest {
             is_migrating_zk_broker: false,
             log_dirs: Vec::new(),
             previous_broker_epoch: -1,
+            previous_incarnation_id: Uuid::ZERO,
         }
     }
 }
@@ -38,7 +40,7 @@ impl Message for BrokerRegistrationRequest {
         if !(Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version) {
             return Err(DecodeError::Version { version });
         }
-        let message = Self {
+        let mut message = Self {
             broker_id: r.i32()?,
             cluster_id: r.string(true)?,
             incarnation_id: r.uuid()?,
@@ -52,8 +54,16 @@ impl Message for BrokerRegistrationRequest {
                 Vec::new()
             },
             previous_broker_epoch: if version >= 3 { r.i64()? } else { -1 },
+            previous_incarnation_id: Uuid::ZERO,
         };
-        r.skip_tags()?;
+        for _ in 0..r.tag_count()? {
+            let tag = r.tag()?;
+            match tag.number {
+                1000 => message.previous_incarnation_id = r.uuid()?,
+                _ => r.skip_tag(tag),
+            }
+            r.end_tag(tag)?;
+        }
         Ok(message)
     }
 
@@ -81,7 +91,12 @@ impl Message for BrokerRegistrationRequest {
         if version >= 3 {
             w.i64(self.previous_broker_epoch);
         }
-        w.uvarint(0);
+        w.uvarint(u32::from(self.previous_incarnation_id != Uuid::ZERO));
+        if self.previous_incarnation_id != Uuid::ZERO {
+            let tag = w.begin_tag(1000);
+            w.uuid(self.previous_incarnation_id);
+            w.end_tag(tag);
+        }
         Ok(())
     }
 }

@@ -59,6 +59,7 @@ fn registering(request: BrokerRegistrationRequest) -> Registering {
         (feature.name, levels)
     });
     let previous = request.previous_broker_epoch;
+    let incarnation_before = request.previous_incarnation_id;
     Registering {
         id: BrokerId(request.broker_id),
         incarnation: request.incarnation_id,
@@ -67,6 +68,7 @@ fn registering(request: BrokerRegistrationRequest) -> Registering {
         rack: request.rack,
         log_dirs: request.log_dirs,
         previous_epoch: (previous != NO_EPOCH).then_some(previous),
+        previous_incarnation: (!incarnation_before.is_zero()).then_some(incarnation_before),
     }
 }
 
