@@ -48,7 +48,7 @@ pub(crate) fn objections(root: &Path) -> Result<Vec<String>, String> {
         let text = text.map_err(|why| format!("{patch}: {why}"))?;
         if !says_how_it_is_found(&text) {
             objections.push(format!(
-                "{patch}: no line `Caught by: sim LOAD SEEDS [--images N | --damages N]` or `Caught by: cluster LOAD SEEDS` or `Caught by: quorum SEEDS`"
+                "{patch}: no line `Caught by: sim LOAD SEEDS [--images N | --damages N]`, `cluster LOAD SEEDS`, `quorum SEEDS` or `test PACKAGE NAME`"
             ));
         }
         let checked = Command::new("git")
@@ -66,30 +66,23 @@ pub(crate) fn objections(root: &Path) -> Result<Vec<String>, String> {
 }
 
 fn says_how_it_is_found(text: &str) -> bool {
-    let line = text
+    let mut ways = text
         .lines()
-        .find_map(|line| line.strip_prefix("Caught by: sim "));
-    let of_cluster = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Caught by: cluster "));
-    if let Some((load, seeds)) = of_cluster.and_then(|line| line.split_once(' ')) {
-        return CLUSTER_LOADS.contains(&load) && seeds.parse::<u64>().is_ok();
-    }
+        .filter_map(|line| line.strip_prefix("Caught by: "));
+    ways.any(|way| is_way(&way.split(' ').collect::<Vec<_>>()))
+}
+
+fn is_way(words: &[&str]) -> bool {
     let is_count = |word: &str| word.parse::<u64>().is_ok();
-    let mut lines = text.lines();
-    if lines.any(|line| {
-        line.strip_prefix("Caught by: quorum ")
-            .is_some_and(is_count)
-    }) {
-        return true;
-    }
-    let words: Vec<_> = line.unwrap_or_default().split(' ').collect();
-    match words[..] {
-        [load, seeds] => LOADS.contains(&load) && is_count(seeds),
+    match words {
+        ["sim", load, seeds] => LOADS.contains(load) && is_count(seeds),
         // Of each seed so many crash states, or so many damages of its files.
-        [load, seeds, "--images" | "--damages", count] => {
-            LOADS.contains(&load) && is_count(seeds) && is_count(count)
+        ["sim", load, seeds, "--images" | "--damages", count] => {
+            LOADS.contains(load) && is_count(seeds) && is_count(count)
         }
+        ["cluster", load, seeds] => CLUSTER_LOADS.contains(load) && is_count(seeds),
+        ["quorum", seeds] => is_count(seeds),
+        ["test", _package, _name] => true,
         _ => false,
     }
 }
@@ -116,6 +109,8 @@ mod tests {
         assert!(says_how_it_is_found("Caught by: quorum 500\n"));
         assert!(!says_how_it_is_found("Caught by: quorum many\n"));
         assert!(says_how_it_is_found("Caught by: cluster markers 100\n"));
+        assert!(says_how_it_is_found("Caught by: test log a_name\n"));
+        assert!(!says_how_it_is_found("Caught by: test log\n"));
         assert!(!says_how_it_is_found("Caught by: cluster group 100\n"));
         assert!(!says_how_it_is_found("Caught by: cluster markers many\n"));
         assert!(!says_how_it_is_found("Caught by: sim all 3 --damages\n"));
