@@ -2,6 +2,9 @@
 //!
 //! A broker under load takes and frees receive buffers of a megabyte all the time: each one given back to the system in between costs
 //! as many cleared pages when the next is taken.
+//!
+//! Each thread keeps pages of its own, and gives none back but when it allocates: one that sleeps after a busy hour would keep that
+//! hour's memory for good. So a worker that has waited for half a minute gives back what it has before it waits on.
 
 use std::ffi::{c_int, c_long};
 
@@ -26,6 +29,13 @@ pub(crate) fn keep_freed_memory(limit: u64) {
     // SAFETY: takes two numbers, of which the first is below mimalloc's number of options; called by the main thread before it
     // starts another, so nobody reads the option meanwhile.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, kept) }
+}
+
+/// Gives back what this thread freed, and whatever the process keeps beside. For a thread that has nothing to do.
+#[allow(unsafe_code)]
+pub(crate) fn give_back() {
+    // SAFETY: takes a flag, and frees pages that nothing is allocated in; any thread may call it at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
 #[cfg(test)]

@@ -239,6 +239,7 @@ fn read_text(env: &Env, path: &std::path::Path) -> Result<String, Failure> {
 /// Runs the broker until it is told to stop.
 fn run(env: Env, config: Broker) -> Result<(), Failure> {
     allocator::keep_freed_memory(config.memory.limit);
+    env::at_rest(allocator::give_back);
     let dirs = config.log_dirs.clone();
     let life = Arc::new(Mutex::new(Life::Starting));
     outlive_file_limit()?;
@@ -267,6 +268,8 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     let _ = out.write_all(banner(&broker.addresses, &dirs).as_bytes());
     let _ = out.flush();
     drop(out);
+    // This thread only waits from now on.
+    allocator::give_back();
     broker.join().map_err(Failure::new)
 }
 

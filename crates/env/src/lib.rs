@@ -21,7 +21,7 @@ pub use clock::{Clock, Rng};
 pub use disk::{Disk, File, FileHandle};
 pub use net::{ConnId, Net, Poller, Readiness, Socket, Stream, Wake};
 #[cfg(unix)]
-pub use real::ProcessUse;
+pub use real::{ProcessUse, at_rest};
 pub use threads::{Bell, Threads, Turn, Worker};
 
 /// Writes a line to standard error, as `eprintln!` does, but lives when nobody can read it. For what a command answers; what a

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use crate::Env;
 
 pub use process::ProcessUse;
+pub use threads::at_rest;
 
 /// The limit that shells set where nobody raised it.
 const DESCRIPTORS_UNKNOWN: usize = 1024;

@@ -21,6 +21,9 @@ const TOPIC: &str = "t";
 const SOON: Duration = Duration::from_secs(1);
 /// And the controller that finds it out has to be elected first.
 const SOON_ELECTED: Duration = Duration::from_secs(3);
+/// Runs of an election, and how long the longest takes until a change is committed again.
+const SEEDS: u64 = 20;
+const BACK: Duration = Duration::from_secs(1);
 
 fn create(nodes: &Nodes) {
     let request = CreateTopicsRequest {
@@ -275,4 +278,31 @@ fn a_coordinator_that_is_cut_off_is_silent_before_another_answers() {
     nodes.mend();
     nodes.until(|nodes| Some(nodes.coordinator(lost, 0, &group) == next));
     assert_eq!(committed(&nodes, next, &group), Ok(2));
+}
+
+/// Timers and messages alone, on disks and a network that are quick: what a busy machine adds comes on top.
+#[test]
+fn another_controller_writes_within_a_second_of_the_end_of_the_one_before() {
+    for seed in 0..SEEDS {
+        let mut nodes = Nodes::start(3_000 + seed);
+        create(&nodes);
+        let dead = active(&nodes).expect("three voters have one");
+        let alive = ALL.into_iter().find(|node| *node != dead);
+        let alive = alive.expect("two others");
+        nodes.kill(dead);
+        let began = nodes.now();
+        let request = CreateTopicsRequest {
+            topics: vec![CreatableTopic {
+                name: "after".to_owned(),
+                num_partitions: 1,
+                replication_factor: 2,
+                ..Default::default()
+            }],
+            timeout_ms: 10_000,
+            ..Default::default()
+        };
+        nodes.patiently(alive, &request, 7, |answer| answer.topics[0].error_code);
+        let took = nodes.now().since(began);
+        assert!(took < BACK, "seed {seed}: it took {took:?}");
+    }
 }
