@@ -23,6 +23,8 @@ struct Committed {
     base: Offset,
     next: Offset,
     epoch: LeaderEpoch,
+    /// The epoch in which it was committed, by a batch of that one behind it.
+    by: LeaderEpoch,
     crc: u32,
     /// Of this batch and all before it.
     digest: u64,
@@ -90,7 +92,9 @@ impl Oracle {
             };
         }
         self.leaders.insert(epoch, leader);
-        let Some(last) = self.committed.last() else {
+        // A candidate of an older epoch, whose last vote was long on its way, knows nothing of later ones and commits nothing.
+        let before = self.committed.partition_point(|batch| batch.by < epoch);
+        let Some(last) = before.checked_sub(1).and_then(|at| self.committed.get(at)) else {
             return Ok(());
         };
         let has_it = log.start() >= last.next
@@ -119,11 +123,13 @@ impl Oracle {
         let first = log
             .batches
             .partition_point(|batch| batch.base_offset() < from);
+        let last = log.batch_before(to).map(|batch| batch.leader_epoch());
         for batch in log.batches.range(first..) {
             if batch.next_offset() > to {
                 break;
             }
-            is_new |= self.on_committed(replica, batch)?;
+            let by = last.unwrap_or(batch.leader_epoch());
+            is_new |= self.on_committed(replica, batch, by)?;
         }
         if self.committed_end() < to {
             return Err(format!(
@@ -133,7 +139,12 @@ impl Oracle {
         Ok(is_new)
     }
 
-    fn on_committed(&mut self, replica: Replica, batch: &Batch) -> Result<bool, String> {
+    fn on_committed(
+        &mut self,
+        replica: Replica,
+        batch: &Batch,
+        by: LeaderEpoch,
+    ) -> Result<bool, String> {
         let base = batch.base_offset();
         let end = self.committed_end();
         if base >= end {
@@ -147,6 +158,7 @@ impl Oracle {
                 base,
                 next: batch.next_offset(),
                 epoch: batch.leader_epoch(),
+                by,
                 crc: batch.crc(),
                 digest: hasher.finish(),
             });

@@ -13,6 +13,12 @@ fn quorums_keep_their_promises_under_faults() {
     assert!(cuts > 0, "no log was ever cut: the faults are too kind");
 }
 
+/// A candidate of epoch 2 gets its last vote when epoch 3 has committed already: it leads, and nobody follows it.
+#[test]
+fn late_vote_makes_a_leader_of_an_epoch_that_is_over() {
+    assert_eq!(run(14_737, false).broken, None);
+}
+
 #[test]
 fn same_seed_is_the_same_run() {
     for seed in [3, 17] {
