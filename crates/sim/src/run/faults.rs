@@ -15,6 +15,7 @@ use crate::client::line::{Line, PORT};
 use super::Run;
 use super::host::{End, Host};
 use super::plan::{Plan, SLOW_SYNC_NANOS, Strike};
+use super::rot;
 
 /// Something to be undone later, on a node or between two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub(super) struct Striker {
     /// Syncs that had begun when a disk became slow, and those that were slow.
     slow_from: BTreeMap<HostId, u64>,
     slow_syncs: u64,
+    /// Rot that found something.
+    rots_count: u64,
     /// Of the disk when it is not slowed down.
     sync_nanos: Range<u64>,
 }
@@ -64,6 +67,7 @@ impl Striker {
             owes_stop: None,
             slow_from: BTreeMap::new(),
             slow_syncs: 0,
+            rots_count: 0,
             sync_nanos: plan.faults.sync_nanos.clone(),
         }
     }
@@ -171,6 +175,11 @@ impl Striker {
                 machine.pause(Duration::from_millis(self.chance.between(10, 2_000)));
             }
             Strike::CutLink => self.cut_link(node, later, run),
+            Strike::Rot => {
+                let others = (run.cluster.nodes().count() as u64, &run.plan.topics[..]);
+                let has_struck = rot::strike(machine, node, others, &mut self.chance);
+                self.rots_count += u64::from(has_struck);
+            }
         }
     }
 
@@ -279,6 +288,8 @@ impl Striker {
             (Strike::SlowDisk, 5, "slow sync", self.slow_syncs),
             // Two machines have nothing to say to each other.
             (Strike::CutLink, 6, "cut link", of(|it| it.link_cuts)),
+            // Segments have to be closed before.
+            (Strike::Rot, 20, "rot", self.rots_count),
         ];
         let count = |all: &[Strike], strike| all.iter().filter(|it| **it == strike).count();
         let kinds = kinds.map(|kind| (kind, &self.struck));

@@ -16,6 +16,7 @@ mod injury;
 mod memory;
 mod plan;
 mod replicas;
+mod rot;
 mod survey;
 mod table_damage;
 mod timeouts;
@@ -256,7 +257,7 @@ impl Run {
             chance,
             memory: Memory::default(),
             unity: Unity::default(),
-            copies: Copies::default(),
+            copies: Copies::of(plan.rots),
             done_at: None,
             committed_at: Vec::new(),
             plan: plan.clone(),
@@ -420,6 +421,7 @@ impl Run {
         self.demand_table();
         self.demand_ledger();
         self.read_everything();
+        self.demand_repairs();
     }
 
     /// Demands have a time limit, of which one sync of a slow disk may take five seconds.

@@ -55,6 +55,8 @@ pub enum Strike {
     Pause,
     /// A link of the machine is cut for a while, in one direction or both.
     CutLink,
+    /// Bytes of a closed segment change, of which other machines have a good copy.
+    Rot,
 }
 
 impl Strike {
@@ -114,9 +116,11 @@ pub enum Load {
     Replicas,
     ReplicatedGroups,
     ReplicatedTransactions,
+    /// Replicas whose files rot.
+    Rot,
 }
 
-const LOADS: [(&str, Load); 19] = [
+const LOADS: [(&str, Load); 20] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -136,6 +140,7 @@ const LOADS: [(&str, Load); 19] = [
     ("replicas", Load::Replicas),
     ("replicated-groups", Load::ReplicatedGroups),
     ("replicated-transactions", Load::ReplicatedTransactions),
+    ("rot", Load::Rot),
 ];
 
 impl Load {
@@ -210,6 +215,8 @@ pub struct Plan {
     pub replicas: u8,
     /// Of several nodes one stays away when the others are healed, which have to serve without it.
     pub leaves_one_away: bool,
+    /// Files of replicas rot, and have to be repaired in the end.
+    pub rots: bool,
     /// Bytes of the metadata log between two snapshots, where they are not as many as a broker has them.
     pub snapshot_bytes: Option<u64>,
 }
@@ -330,6 +337,7 @@ impl Plan {
             Load::Coordinators => Plan::coordinating(seed, &strikes),
             Load::Markers => Plan::marking(seed, &strikes, chance.one_in(2)),
             Load::Replicas => Plan::led(seed, &strikes).replicated(seed),
+            Load::Rot => Plan::led(seed, &strikes).replicated(seed).rotting(),
             Load::ReplicatedGroups => Plan::coordinating(seed, &strikes).replicated(seed),
             Load::ReplicatedTransactions => {
                 Plan::marking(seed, &strikes, chance.one_in(2)).replicated(seed)
@@ -647,6 +655,7 @@ impl Plan {
             is_led: false,
             replicas: 1,
             leaves_one_away: false,
+            rots: false,
             snapshot_bytes: None,
         };
         for number in 0..*chance.pick(&[0, 0, 1, 2, 4]) {
@@ -676,6 +685,7 @@ impl Plan {
             Strike::FailWrite,
             Strike::FullDisk,
             Strike::PowerCutAtOperation,
+            Strike::Rot,
         ];
         faults.iter().any(|fault| self.strikes.contains(fault))
     }

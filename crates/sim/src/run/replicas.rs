@@ -67,9 +67,18 @@ pub(super) struct Copies {
     pub(super) moves: u64,
     /// Replicas that were found in sync, and behind what their leader has.
     pub(super) compared: u64,
+    /// Files rot: a replica that finds at a start what is lost cuts off what is behind, committed or not, and fetches it again.
+    may_lose: bool,
 }
 
 impl Copies {
+    pub(super) fn of(may_lose: bool) -> Copies {
+        Copies {
+            may_lose,
+            ..Copies::default()
+        }
+    }
+
     /// True if every replica of each partition is in sync, as the newest metadata have it.
     pub(super) fn are_whole(&self) -> bool {
         let topics = self.image.iter().flat_map(|image| image.topics());
@@ -121,6 +130,9 @@ impl Copies {
         let (of, committed) = self.committed.entry(node).or_default();
         if *of != life {
             (*of, *committed) = (life, BTreeMap::new());
+        }
+        if self.may_lose {
+            return None;
         }
         let now = it.bounds.high_watermark;
         let before = committed

@@ -110,4 +110,17 @@ impl Plan {
         }
         self
     }
+
+    /// The same, with rot in segments that are closed soon. The good copy is not to be the one that stays away.
+    #[must_use]
+    pub(super) fn rotting(mut self) -> Plan {
+        (self.rots, self.leaves_one_away) = (true, false);
+        self.strikes.extend([Strike::Rot; 3]);
+        self.strike_pause /= 2;
+        for topic in &mut self.topics {
+            topic.configs.retain(|(name, _)| *name != "segment.ms");
+            topic.configs.push(("segment.ms", "500".to_owned()));
+        }
+        self
+    }
 }
