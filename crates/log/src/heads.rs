@@ -154,11 +154,21 @@ impl Heads {
         Heads(blocks)
     }
 
-    /// True if the batch at `position` may be the one that was written there.
-    pub fn check(&self, position: u64, head: &Head) -> Result<(), Damage> {
+    fn covering(&self, position: u64) -> Option<&Block> {
         let after = self.0.partition_point(|block| block.from() <= position);
         let block = after.checked_sub(1).and_then(|at| self.0.get(at));
-        let covering = block.filter(|block| position < block.to());
+        block.filter(|block| position < block.to())
+    }
+
+    /// True if anything is known of the batch at `position`.
+    #[must_use]
+    pub fn covers(&self, position: u64) -> bool {
+        self.covering(position).is_some()
+    }
+
+    /// True if the batch at `position` may be the one that was written there.
+    pub fn check(&self, position: u64, head: &Head) -> Result<(), Damage> {
+        let covering = self.covering(position);
         let is_known = match (covering, u32::try_from(position)) {
             (Some(block), Ok(at)) => block.sums().contains(&sum(at, head)),
             _ => true,

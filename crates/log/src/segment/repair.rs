@@ -29,17 +29,11 @@ impl Segment {
         Ok(Walk::from(0, self.base))
     }
 
-    /// The true bytes are in the place of damaged ones, and the file has `len` bytes now.
+    /// The true bytes are in the place of damaged ones, and the file has `len` bytes now. Indexes are made anew: in this life or an
+    /// earlier one they may have been made from heads whose times had rotted, which a walk over heads does not notice.
     pub(crate) fn on_repaired(&self, len: u64) -> io::Result<()> {
-        let has_grown = len != self.len.swap(len, Ordering::AcqRel);
-        let is_misled = {
-            let inner = self.inner.read();
-            inner.is_damaged || inner.unread.is_some() || has_grown
-        };
-        if is_misled {
-            self.rebuild()?;
-        }
-        Ok(())
+        self.len.store(len, Ordering::Release);
+        self.rebuild().map(drop)
     }
 
     /// Aborted transactions that nobody could tell are looked for in the batches once more.

@@ -13,7 +13,7 @@ use model::{Offset, Timestamp};
 use super::open::{DELETED, base_of};
 use super::{Store, StoreError};
 use crate::file_name::file_name;
-use crate::scan::ScanError;
+use crate::scan::{HeadScan, ScanError, read_batch};
 use crate::segment::Segment;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,27 @@ pub(super) const EXTENSIONS: [&str; 7] = [
     "headcheck",
     "snapshot",
 ];
+
+/// True if the heads of a segment's batches are those that were written. A batch whose head has no checksum of its own is read.
+fn has_true_heads(segment: &Segment) -> io::Result<bool> {
+    let (file, heads) = (segment.file()?, segment.all_heads()?);
+    let mut scan = HeadScan::new(&*file, 0, segment.len(), segment.base());
+    loop {
+        let checked = match scan.step() {
+            Ok(None) => return Ok(true),
+            Ok(Some((position, head))) if heads.covers(position) => {
+                heads.check(position, &head).map_err(ScanError::from)
+            }
+            Ok(Some((position, head))) => read_batch(&*file, position, &head).map(drop),
+            Err(error) => Err(error),
+        };
+        match checked {
+            Ok(()) => {}
+            Err(error) if error.is_local() => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
 
 impl Store {
     /// The oldest segments that settings allow to go, all of their records below `limit`. The active segment is among them
@@ -117,10 +138,15 @@ impl Store {
         let largest = self.claimed_time(segment)?;
         let expires = |largest: Timestamp| now.0.saturating_sub(largest.0) > retention_ms;
         // Before it goes, and where it never would, the claims of its headers do not do.
-        if !segment.are_times_sure() && (expires(largest) || now < largest) {
-            return Ok(expires(self.largest_time(segment)?));
-        }
-        Ok(expires(largest))
+        let are_doubtful = !segment.are_times_sure() && (expires(largest) || now < largest);
+        let has_expired = if are_doubtful {
+            expires(self.largest_time(segment)?)
+        } else {
+            expires(largest)
+        };
+        // Records that are older than their file are written now and then, and a time that rotted looks the same: no other replica
+        // would keep what this one deletes.
+        Ok(has_expired && (expires(self.modified(segment)?) || has_true_heads(segment)?))
     }
 
     /// The newest time of a segment's records.

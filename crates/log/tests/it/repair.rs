@@ -205,6 +205,56 @@ fn a_reader_that_believes_nothing_meets_what_rots_meanwhile() {
     assert!(content(&segment) == was);
 }
 
+/// No other replica keeps what the one that leads deletes.
+#[test]
+fn a_time_that_rots_lets_nothing_be_deleted() {
+    const WEEK: i64 = 7 * 24 * 3_600_000;
+    let place = TestDir::simulated(6);
+    let now = place.env.clock.wall_ms();
+    let config = LogConfig {
+        retention_ms: Some(WEEK),
+        ..small_segments(SEGMENT_BYTES)
+    };
+    let batches = |age: i64| -> Vec<Batch> {
+        let at = |at: i64| batch(at * 2, 2, now.0 - age + at);
+        (0..30).map(at).collect()
+    };
+    for (has_heads, age, expected) in [(true, 0, false), (false, 0, false), (true, 2 * WEEK, true)]
+    {
+        let place = place.beside(usize::from(has_heads) + 2 * usize::from(expected));
+        let store = place.create(config.clone(), 0);
+        (batches(age).iter()).for_each(|batch| append(&store, std::slice::from_ref(batch)));
+        store.write_indexes().unwrap();
+        store.sync().unwrap();
+        let (known, end) = (store.known(), store.log_end());
+        let segment = store.segments()[0].path("log");
+        let heads = store.segments()[0].path("headcheck");
+        drop(store);
+        if !has_heads {
+            place.env.disk.remove_file(&heads).unwrap();
+        }
+        let (store, _) = place.open(config.clone(), Some(known));
+        let file = place.env.disk.open(&segment, Open::Write).unwrap();
+        if !expected {
+            let mut position = 0;
+            while position < file.len().unwrap() {
+                let mut head = [0; 61];
+                file.read_exact_at(&mut head, position).unwrap();
+                file.write_at(&[IoSlice::new(&[0; 16])], position + 27)
+                    .unwrap();
+                position += 12 + u64::from(u32::from_be_bytes(head[8..12].try_into().unwrap()));
+            }
+        }
+        let retirable = store.retirable(now, end).unwrap();
+        assert_eq!(!retirable.is_empty(), expected, "{has_heads} {age}");
+        if !expected {
+            // Nor afterwards, by what was learnt of the times before.
+            repair_all(&store, &batches(age), "times");
+            assert_eq!(store.retirable(now, end).unwrap(), []);
+        }
+    }
+}
+
 /// A power cut at any moment of a repair leaves damage that is found again, or none, and nothing else.
 #[test]
 fn a_repair_that_a_power_cut_ends_is_done_again() {
