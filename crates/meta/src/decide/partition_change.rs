@@ -252,8 +252,10 @@ impl<'a> PartitionChange<'a> {
             .collect();
         // Nobody has more than the only replica, whatever it lost.
         let is_only = |id: &BrokerId| self.replicas == [*id];
-        let stays =
-            |id: &BrokerId| !self.isr.contains(id) && (is_only(id) || !self.unclean.contains(id));
+        // One that is no replica any more drops its log. Were it eligible, it would lead with nothing when it is assigned again.
+        let is_replica = |id: &BrokerId| self.replicas.contains(id);
+        let has_all = |id: &BrokerId| is_only(id) || !self.unclean.contains(id);
+        let stays = |id: &BrokerId| is_replica(id) && !self.isr.contains(id) && has_all(id);
         self.eligible = all.into_iter().filter(stays).collect();
     }
 

@@ -196,6 +196,19 @@ fn without_the_feature_what_was_eligible_is_forgotten() {
     check("min 2 replicas 1,2,3 isr 1,2 elr 3 last 3 leader 1 alive 1,2 | isr 1 => isr 1 elr -");
 }
 
+/// Its log goes: assigned again, it would lead with nothing.
+#[test]
+fn who_is_no_replica_any_more_is_not_eligible() {
+    for line in [
+        "elr-on min 2 replicas 4,1,2 adding 4 removing 1,2 isr 1,2 leader 1 alive 1,2,4 | isr 1,2,4 => leader 4 isr 4 replicas 4 adding - removing - dirs 1",
+        "elr-on min 2 replicas 2,3,1 removing 1 isr 2 elr 1,3 leader 2 alive 2 | isr 2 => nothing",
+        "elr-on min 2 replicas 3,4,1 adding 4 removing 1 isr 3 elr 1 leader 3 alive 3,4 | isr 3,4 => leader 3 isr 3,4 elr - replicas 3,4 adding - removing - dirs 2",
+        "elr-on min 3 replicas 3,4,1 adding 4 removing 1 isr 3 elr 1 leader 3 alive 3,4 | isr 3,4 => leader 3 isr 3,4 elr - replicas 3,4 adding - removing - dirs 2",
+    ] {
+        check(line);
+    }
+}
+
 #[test]
 fn a_reassignment_ends_when_those_that_come_are_in_sync() {
     for line in [
