@@ -3,7 +3,9 @@
 import gzip
 import json
 import pathlib
+import random
 import re
+import time
 
 import coordinated  # noqa: F401  registers its facts
 from command import run, tool, wait_for
@@ -257,6 +259,38 @@ def kafka_reassign_partitions_generates_executes_verifies_and_cancels():
     that("None of the specified partition reassignments are active." in reassign("--cancel", *plan(there)), "a cancellation")
     done = run("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--bootstrap-server", BOOTSTRAP, "--execute", *plan([99]), code=1)
     that(b"Unknown broker id 99" in done.stdout + done.stderr, (done.stdout + done.stderr).decode()[:300])
+
+
+@fact
+def kafka_reassign_partitions_throttles_and_takes_the_throttle_away():
+    everywhere = list(raw.nodes(BOOTSTRAP))
+    if len(everywhere) < 2:
+        raise Skip("one broker has nowhere to move to")
+    name = topic("throttled", replicas=everywhere[:1])
+    value = random.Random(1).randbytes(900_000)
+    with raw.Connection(BOOTSTRAP) as c:
+        for _ in range(16):
+            equal(raw.produce(c, name, raw.batch([value]))[0], 0)
+    rate = 2_000_000
+    path = TMP / "throttled.json"
+    partitions = [{"topic": name, "partition": 0, "replicas": everywhere[:2], "log_dirs": ["any", "any"]}]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    plan = ("--reassignment-json-file", path)
+    reassign = lambda *args: tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", *args)
+    begun = time.monotonic()
+    out = reassign("--execute", *plan, "--throttle", rate)
+    that(f"The inter-broker throttle limit was set to {rate} B/s" in out, out)
+    entity = ("--entity-type", "brokers", "--entity-name", everywhere[0])
+    that(f"leader.replication.throttled.rate={rate}" in configs("--describe", *entity), "no rate")
+    in_sync = lambda: re.search(r"Isr: (\S+)", topics("--describe", "--topic", name)).group(1).count(",") == 1
+    wait_for(in_sync, "the second replica")
+    took = time.monotonic() - begun
+    # A second of the rate goes at once, and one answer more.
+    that(took > (16 * 900_000 - 2 * rate) / rate, f"it took {took:.1f} s")
+    out = reassign("--verify", *plan)
+    that(f"Reassignment of partition {name}-0 is completed." in out and "Clearing topic-level throttles" in out, out)
+    that("throttled.rate" not in configs("--describe", *entity), "the rate stays")
+    that("throttled.replicas" not in configs("--describe", "--entity-type", "topics", "--entity-name", name), "the replicas stay")
 
 
 @fact
