@@ -53,8 +53,8 @@ const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--load NAME] [--jobs N] [--
   --load NAME   all (default), transactions, strays, ledger, group, instances, table, retries,
                 aging, wide, crowd, council, nodes or cluster (three brokers that are one), there
                 coordinators (groups) or markers (transactions), and with three replicas each replicas,
-                replicated-groups or replicated-transactions, or rot (in their files): what the clients do
-                above all
+                replicated-groups or replicated-transactions, or rot (in their files), or moves (to other brokers
+                and to empty disks): what the clients do above all
   --first       end at the first seed that fails
   --patience S  a seed that does not end within S seconds hangs (300)
   --images N    instead, recover N crash states of each seed's recorded run (of --load transactions, too)
@@ -172,7 +172,7 @@ fn summary(verdict: &Verdict) -> String {
          {} resent, {} refused, {} unanswered, {} topics, {} trims, {} moves, {} commits, {} resumed, {} shut out, {} switched, \
          {} transactions ({} aborted, {} undecided, {} fenced, {} late batches, {} late additions, {} offsets looked up), \
          {} cleaned, {} before an open one, {} records expired, {} squeezes ({} commits too large, {} forgotten), {} acts, \
-         {} controllers, {} metadata logs trimmed, {} begun at a snapshot, {} leaders, {} replicas compared, {} events, \
+         {} controllers, {} metadata logs trimmed, {} begun at a snapshot, {} leaders, {} replicas compared, {} reassigned, {} wiped, {} events, \
          trace {:016x}",
         verdict.acked,
         verdict.polled,
@@ -213,6 +213,8 @@ fn summary(verdict: &Verdict) -> String {
         verdict.fetched,
         verdict.leaders,
         verdict.compared,
+        verdict.reassigned,
+        verdict.wiped,
         verdict.events,
         verdict.trace,
     )

@@ -14,6 +14,7 @@ pub(crate) mod notes;
 pub(crate) mod offsets;
 pub(crate) mod producer;
 pub(crate) mod reader;
+pub(crate) mod reassigner;
 pub(crate) mod requests;
 pub(crate) mod transactor;
 pub(crate) mod way;

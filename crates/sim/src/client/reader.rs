@@ -237,6 +237,12 @@ impl Reader {
             let code = code(data.error_code)?;
             match code {
                 ErrorCode::None => drop(self.errors.remove(&index)),
+                // So says a replica that follows and has not come so far (KIP-392): the one that led has lost the office, or was moved away
+                // and is on its way back. A leader that goes on saying it is found when everything is read.
+                ErrorCode::OffsetOutOfRange if self.may_ask_followers() => {
+                    has_moved = true;
+                    self.errors.insert(index, code);
+                }
                 ErrorCode::OffsetOutOfRange => self.on_out_of_range(&data, notes),
                 code => {
                     has_moved = true;
@@ -275,6 +281,11 @@ impl Reader {
             self.link.leave();
         }
         Ok(())
+    }
+
+    fn may_ask_followers(&self) -> bool {
+        const FROM_VERSION: i16 = 11;
+        !self.believes_ends && FROM_VERSION <= self.version
     }
 
     /// Only records that were deleted on request may be gone from under a reader.

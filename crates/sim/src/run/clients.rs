@@ -25,6 +25,7 @@ use crate::client::member::Member;
 use crate::client::notes::Notes;
 use crate::client::producer::{Habits, Producer};
 use crate::client::reader::Reader;
+use crate::client::reassigner::Reassigner;
 use crate::client::requests::GROUP as OF_GROUP;
 use crate::client::transactor::{Transactor, TxnHabits};
 use crate::client::way::{Goal, Way};
@@ -59,6 +60,7 @@ pub(super) struct Clients {
     pub(super) transactors: Vec<Transactor>,
     pub(super) crowd: Crowd,
     pub(super) council: Vec<Councillor>,
+    pub(super) reassigner: Option<Reassigner>,
     pub(super) topics: Topics,
     /// Of the producers, while there were faults.
     pub(super) turns: u64,
@@ -104,6 +106,7 @@ impl Clients {
             transactors: Vec::new(),
             crowd: Crowd::new(0, Vec::new(), address, Chance::new(0)),
             council: Vec::new(),
+            reassigner: None,
             topics: topics
                 .map(|topic| (topic.name.clone(), topic.partitions))
                 .collect(),
@@ -159,6 +162,10 @@ impl Clients {
         for agenda in plan.agendas(self.node) {
             let member = self.at_home(Councillor::new(agenda, chance.split()));
             self.council.push(member);
+        }
+        if let Some(guides) = self.guides.as_ref().filter(|_| plan.reassigns) {
+            let (topics, doors) = (self.topics.clone(), Arc::clone(&guides.doors));
+            self.reassigner = Some(Reassigner::new(topics, doors, chance.split()));
         }
         for number in 0..plan.loners {
             let topic = self.topics[0].clone();
@@ -270,7 +277,8 @@ impl Clients {
             .chain(each(self.keeper.as_mut_slice()))
             .chain(each(self.ledger.as_mut_slice()))
             .chain(each(&mut self.transactors))
-            .chain(each(&mut self.council));
+            .chain(each(&mut self.council))
+            .chain(each(self.reassigner.as_mut_slice()));
         let mut next = Instant(u64::MAX);
         for client in clients {
             next = next.min(client.act(world, notes));
@@ -288,7 +296,8 @@ impl Clients {
             .chain(self.keeper.iter().map(Client::link))
             .chain(self.ledger.iter().map(Client::link))
             .chain(self.transactors.iter().flat_map(Transactor::links))
-            .chain(self.council.iter().map(Client::link));
+            .chain(self.council.iter().map(Client::link))
+            .chain(self.reassigner.iter().map(Client::link));
         let links = links.filter(move |link| link.address == address);
         links.filter_map(|link| link.line.as_ref())
     }

@@ -38,6 +38,8 @@ pub(super) struct Striker {
     struck_at_work: Vec<Strike>,
     /// A clean stop that waits for a broker: none was running when it struck.
     owes_stop: Option<HostId>,
+    /// A disk that is to be replaced when nobody else lacks anything.
+    owes_wipe: Option<HostId>,
     /// Syncs that had begun when a disk became slow, and those that were slow.
     slow_from: BTreeMap<HostId, u64>,
     slow_syncs: u64,
@@ -65,6 +67,7 @@ impl Striker {
             struck: Vec::new(),
             struck_at_work: Vec::new(),
             owes_stop: None,
+            owes_wipe: None,
             slow_from: BTreeMap::new(),
             slow_syncs: 0,
             rots_count: 0,
@@ -97,6 +100,7 @@ impl Striker {
             let node = self.node(run);
             match strike {
                 Strike::Restart => self.owes_stop = Some(node),
+                Strike::Wipe => self.owes_wipe = Some(node),
                 strike => self.hit(strike, node, run),
             }
         }
@@ -105,6 +109,10 @@ impl Striker {
         {
             self.owes_stop = None;
             self.hit(Strike::Restart, node, run);
+        }
+        if let Some(node) = self.owes_wipe.filter(|_| run.may_lose_a_disk()) {
+            self.owes_wipe = None;
+            self.hit(Strike::Wipe, node, run);
         }
     }
 
@@ -179,6 +187,10 @@ impl Striker {
                 let others = (run.cluster.nodes().count() as u64, &run.plan.topics[..]);
                 let has_struck = rot::strike(machine, node, others, &mut self.chance);
                 self.rots_count += u64::from(has_struck);
+            }
+            Strike::Wipe => {
+                run.copies.on_wiped(node);
+                run.wiped += u64::from(run.cluster.node_mut(node).wipe());
             }
         }
     }

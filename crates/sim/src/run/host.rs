@@ -4,6 +4,7 @@
 //! other way of ending is followed by a new start.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(crate) struct Host {
     pub(crate) remains: u64,
 }
 
+/// In the directory that has the metadata log.
+const METADATA_MARK: &str = "esker.metadata";
 /// Time between the end of a broker and its next start.
 const PAUSE: Duration = Duration::from_millis(200);
 /// A clean stop must be over by then.
@@ -153,6 +156,23 @@ impl Host {
         }
         self.start_at = self.machine.now().plus(PAUSE);
         self.machine.alarm(self.start_at);
+    }
+
+    /// The process ends, and finds an empty directory in the place of each that has no metadata log. False if there is none. A voter of a
+    /// fixed set that forgets its vote is another fault, for which the quorum promises nothing.
+    pub(crate) fn wipe(&mut self) -> bool {
+        self.end(End::Kill);
+        let disk = self.machine.env().disk;
+        let is_marked = |dir: &Path| disk.exists(&dir.join(METADATA_MARK)).unwrap_or(true);
+        let dirs = self.config.log_dirs.iter();
+        let taken: Vec<PathBuf> = dirs.filter(|dir| !is_marked(dir)).cloned().collect();
+        for dir in &taken {
+            let replaced = (disk.remove_dir_all(dir))
+                .and_then(|()| disk.create_dir_all(dir))
+                .and_then(|()| disk.sync_dir(dir.parent().unwrap_or(dir)));
+            replaced.expect("a directory of a node that does not run can be replaced");
+        }
+        !taken.is_empty()
     }
 
     /// Asks the broker to stop, and complains when it does not although its machine works.

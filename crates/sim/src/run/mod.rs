@@ -8,6 +8,7 @@ mod cluster;
 mod council;
 mod damage;
 mod demands;
+mod equality;
 mod every;
 mod faults;
 mod host;
@@ -128,6 +129,9 @@ pub struct Verdict {
     /// Leaders that partitions had, one for each epoch, and replicas in sync that were held against what was committed.
     pub leaders: u64,
     pub compared: u64,
+    /// Reassignments that were granted, and disks that were replaced.
+    pub reassigned: u64,
+    pub wiped: u64,
     /// The most that the broker held.
     pub peaks: Peaks,
 }
@@ -228,6 +232,7 @@ struct Run {
     counts_struck: Counts,
     /// Runs that found transactions open after healing, which only time could end.
     left_open: u64,
+    wiped: u64,
 }
 
 impl Run {
@@ -264,6 +269,7 @@ impl Run {
             bites: Vec::new(),
             counts_struck: Counts::default(),
             left_open: 0,
+            wiped: 0,
         }
     }
 
@@ -403,6 +409,7 @@ impl Run {
             return;
         }
         self.clients.admin.is_quiet = true;
+        (self.clients.reassigner.iter_mut()).for_each(|it| it.is_quiet = true);
         (self.clients.council.iter_mut()).for_each(|member| member.is_quiet = true);
         if self.plan.leaves_one_away {
             self.make_disks_fast();
@@ -422,6 +429,7 @@ impl Run {
         self.demand_ledger();
         self.read_everything();
         self.demand_repairs();
+        self.demand_equality();
     }
 
     /// Demands have a time limit, of which one sync of a slow disk may take five seconds.
@@ -664,6 +672,8 @@ impl Run {
             leaders: self.copies.moves,
             compared: self.copies.compared,
             fetched: self.unity.fetched,
+            reassigned: clients.reassigner.as_ref().map_or(0, |it| it.granted),
+            wiped: self.wiped,
             peaks: self.memory.peaks,
         }
     }

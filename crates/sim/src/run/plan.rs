@@ -57,6 +57,8 @@ pub enum Strike {
     CutLink,
     /// Bytes of a closed segment change, of which other machines have a good copy.
     Rot,
+    /// A log directory is replaced by an empty one, once no other node lacks anything.
+    Wipe,
 }
 
 impl Strike {
@@ -118,9 +120,11 @@ pub enum Load {
     ReplicatedTransactions,
     /// Replicas whose files rot.
     Rot,
+    /// The same, and partitions move to other brokers, and disks are replaced.
+    Moves,
 }
 
-const LOADS: [(&str, Load); 20] = [
+const LOADS: [(&str, Load); 21] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -141,6 +145,7 @@ const LOADS: [(&str, Load); 20] = [
     ("replicated-groups", Load::ReplicatedGroups),
     ("replicated-transactions", Load::ReplicatedTransactions),
     ("rot", Load::Rot),
+    ("moves", Load::Moves),
 ];
 
 impl Load {
@@ -213,6 +218,8 @@ pub struct Plan {
     pub is_led: bool,
     /// Replicas of each partition; with several, all but one have to be in sync.
     pub replicas: u8,
+    /// Partitions are reassigned to other brokers all the time.
+    pub reassigns: bool,
     /// Of several nodes one stays away when the others are healed, which have to serve without it.
     pub leaves_one_away: bool,
     /// Files of replicas rot, and have to be repaired in the end.
@@ -339,6 +346,7 @@ impl Plan {
             Load::Replicas => Plan::led(seed, &strikes).replicated(seed),
             Load::Rot => Plan::led(seed, &strikes).replicated(seed).rotting(),
             Load::ReplicatedGroups => Plan::coordinating(seed, &strikes).replicated(seed),
+            Load::Moves => Plan::led(seed, &strikes).replicated(seed).moved(seed),
             Load::ReplicatedTransactions => {
                 Plan::marking(seed, &strikes, chance.one_in(2)).replicated(seed)
             }
@@ -347,6 +355,10 @@ impl Plan {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
         }
         plan.log_dirs = chance.between(1, 2) as usize;
+        if load == Load::Moves {
+            // One that is replaced, and the one with the metadata log.
+            plan.log_dirs = 2;
+        }
         plan.internal_segments(&mut chance);
         if let [first, second, ..] = &mut plan.transactors[..]
             && matches!(
@@ -654,6 +666,7 @@ impl Plan {
             is_united: false,
             is_led: false,
             replicas: 1,
+            reassigns: false,
             leaves_one_away: false,
             rots: false,
             snapshot_bytes: None,

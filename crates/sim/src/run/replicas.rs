@@ -12,6 +12,7 @@ use meta::{Image, NO_LEADER};
 use model::{BrokerId, LeaderEpoch, Offset};
 use wire::Uuid;
 
+use super::Run;
 use super::cluster::Cluster;
 
 type Place = (Uuid, i32);
@@ -41,13 +42,16 @@ pub(super) fn describe(cluster: &Cluster) -> String {
                 continue;
             };
             lines.push(format!(
-                "  {}-{}: leader {} in {}, isr {:?}, elr {:?}; leads {:?}, {:?}",
+                "  {}-{}: leader {} in {}, replicas {:?} adding {:?} removing {:?}, isr {:?}, elr {:?}; leads {:?}, {:?}",
                 it.name,
                 it.partition,
                 of.leader.0,
                 of.leader_epoch.0,
-                of.isr,
-                of.eligible_leaders,
+                numbers(&of.replicas),
+                numbers(&of.adding),
+                numbers(&of.removing),
+                numbers(&of.isr),
+                numbers(&of.eligible_leaders),
                 it.leads_in,
                 it.bounds
             ));
@@ -56,11 +60,25 @@ pub(super) fn describe(cluster: &Cluster) -> String {
     lines.join("\n")
 }
 
+fn numbers(brokers: &[BrokerId]) -> Vec<i32> {
+    brokers.iter().map(|broker| broker.0).collect()
+}
+
+impl Run {
+    /// True if all nodes run and every replica is in sync: one disk may go, and nothing that was acknowledged is lost with it.
+    pub(super) fn may_lose_a_disk(&self) -> bool {
+        let mut nodes = self.cluster.nodes();
+        self.copies.are_whole() && nodes.all(|node| self.cluster.node(node).is_running())
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Copies {
     leaders: BTreeMap<(Place, LeaderEpoch), HostId>,
     /// The offsets committed for a broker in its present life, and which of its lives that is.
     committed: BTreeMap<HostId, (u64, BTreeMap<Place, Offset>)>,
+    /// Nodes that lost a disk, with the registration of the life in which they did: until the next one their replicas are nobody's.
+    wiped: BTreeMap<HostId, i64>,
     /// The newest metadata that any broker showed.
     image: Option<Arc<Image>>,
     /// Changes of leaders that were seen.
@@ -79,11 +97,25 @@ impl Copies {
         }
     }
 
-    /// True if every replica of each partition is in sync, as the newest metadata have it.
+    /// A node loses a disk now.
+    pub(super) fn on_wiped(&mut self, node: HostId) {
+        let image = self.image.as_ref();
+        let known = image.and_then(|image| image.broker(BrokerId(node.0.into())));
+        if let Some(known) = known {
+            self.wiped.insert(node, known.epoch);
+        }
+    }
+
+    /// True if every replica of each partition is in sync, and none is on its way, as the newest metadata have it.
     pub(super) fn are_whole(&self) -> bool {
         let topics = self.image.iter().flat_map(|image| image.topics());
-        let mut partitions = topics.flat_map(|topic| &topic.partitions);
-        partitions.all(|of| of.isr.len() == of.replicas.len() && of.leader != NO_LEADER)
+        let partitions = topics.flat_map(|topic| &topic.partitions);
+        // The only replica of a partition is not filled again by anybody.
+        let mut replicated = partitions.filter(|of| 1 < of.replicas.len());
+        replicated.all(|of| {
+            let is_settled = of.adding.is_empty() && of.removing.is_empty();
+            is_settled && of.isr.len() == of.replicas.len() && of.leader != NO_LEADER
+        })
     }
 
     /// Looks at every node; what is wrong.
@@ -104,6 +136,12 @@ impl Copies {
                 self.image = Some(image);
             }
             let replicas = broker.replicas();
+            // A replica that comes back to a node that was rid of it knows nothing.
+            if let Some((_, committed)) = self.committed.get_mut(&node) {
+                committed.retain(|place, _| {
+                    replicas.iter().any(|it| *place == (it.topic, it.partition))
+                });
+            }
             let wrong = (replicas.iter()).find_map(|it| self.judge(node, host.starts, it));
             if wrong.is_some() {
                 return wrong;
@@ -156,7 +194,9 @@ impl Copies {
         }
         for (node, replicas) in here {
             let id = BrokerId(node.0.into());
-            if image.broker(id).is_none_or(|broker| broker.is_fenced) {
+            let registered = image.broker(id).filter(|broker| !broker.is_fenced);
+            let is_new = |epoch: i64| self.wiped.get(node) != Some(&epoch);
+            if registered.is_none_or(|broker| !is_new(broker.epoch)) {
                 continue;
             }
             for it in replicas.iter().filter(|it| !it.is_offline) {

@@ -90,6 +90,23 @@ impl Plan {
         plan
     }
 
+    /// The same, and partitions move to other brokers, and now and then a disk is replaced.
+    #[must_use]
+    pub(super) fn moved(mut self, seed: u64) -> Plan {
+        let mut chance = Chance::new(seed ^ 0x6d6f_7665);
+        self.reassigns = !chance.one_in(4);
+        // One disk at a time: where one fails beside, nobody may be known to have everything.
+        let takes_disks = [Strike::FailSync, Strike::FailWrite];
+        self.strikes.retain(|strike| !takes_disks.contains(strike));
+        if !self.reassigns || !chance.one_in(3) {
+            self.strikes.push(Strike::Wipe);
+        }
+        // Two replicas of a partition, of which both have to be in sync, take no record while one node is away.
+        self.leaves_one_away &= !self.reassigns;
+        self.time = Duration::from_secs(20);
+        self
+    }
+
     /// The same, with three replicas of each partition, of which two have to be in sync. Whoever writes without transactions waits for
     /// them.
     #[must_use]
