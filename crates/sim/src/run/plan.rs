@@ -690,7 +690,7 @@ impl Plan {
         plan
     }
 
-    /// Its disk fails, or is full.
+    /// Its disk fails, is replaced, or is full.
     #[must_use]
     pub fn hurts_disk(&self) -> bool {
         let faults = [
@@ -699,6 +699,7 @@ impl Plan {
             Strike::FullDisk,
             Strike::PowerCutAtOperation,
             Strike::Rot,
+            Strike::Wipe,
         ];
         faults.iter().any(|fault| self.strikes.contains(fault))
     }

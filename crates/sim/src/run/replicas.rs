@@ -68,7 +68,9 @@ impl Run {
     /// True if all nodes run and every replica is in sync: one disk may go, and nothing that was acknowledged is lost with it.
     pub(super) fn may_lose_a_disk(&self) -> bool {
         let mut nodes = self.cluster.nodes();
-        self.copies.are_whole() && nodes.all(|node| self.cluster.node(node).is_running())
+        self.copies.are_whole()
+            && self.copies.are_known_anew()
+            && nodes.all(|node| self.cluster.node(node).is_running())
     }
 }
 
@@ -104,6 +106,15 @@ impl Copies {
         if let Some(known) = known {
             self.wiped.insert(node, known.epoch);
         }
+    }
+
+    /// True if every node that lost a disk is registered again: until then it is in sync in the metadata alone.
+    fn are_known_anew(&self) -> bool {
+        self.wiped.iter().all(|(node, before)| {
+            let image = self.image.as_ref();
+            let known = image.and_then(|image| image.broker(BrokerId(node.0.into())));
+            known.is_some_and(|known| *before < known.epoch)
+        })
     }
 
     /// True if every replica of each partition is in sync, and none is on its way, as the newest metadata have it.
