@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use env::Turn;
 use log::Syncing;
-use log::checkpoint::{self, Checkpoint};
+use log::checkpoint::{self, Checkpoint, LoadError};
 use log::store::{Store, StoreError};
 use model::{Instant, Timestamp};
 
@@ -312,6 +312,27 @@ impl Ledger {
         let now = self.dir.env.clock.now();
         self.dir.counters.on_checkpoint(now);
         Ok(true)
+    }
+
+    /// The log of a partition has begun anew at 0, and the journal says so durably: the stored checkpoint, and one under way, vouch for its
+    /// files no more. Their names will be those of other records: a crash before the next checkpoint would have a start read them as what
+    /// they were.
+    pub(super) fn forget_row(&mut self, (topic, partition): Key) -> Result<(), StoreError> {
+        let is_other = |row: &checkpoint::Row| (row.topic, row.partition) != (topic, partition);
+        if let Some(covered) = &mut self.under_way {
+            covered.rows.retain(is_other);
+        }
+        let disk = &*self.dir.env.disk;
+        let stored = Checkpoint::load(disk, &self.dir.path);
+        let stored = stored.map_err(|error| match error {
+            LoadError::Io(error) => self.io(error),
+            error => self.io(io::Error::other(error)),
+        })?;
+        let Some(mut stored) = stored.filter(|stored| !stored.rows.iter().all(is_other)) else {
+            return Ok(());
+        };
+        stored.rows.retain(is_other);
+        (stored.store(disk, &self.dir.path)).map_err(|error| self.io(error))
     }
 
     /// Nothing was synced, nor lost: the next checkpoint covers it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use log::AbortedTxn;
 use log::producer::marker_of;
 use log::store::StoreError;
-use model::Timestamp;
+use model::{Offset, Timestamp};
 
 use super::ledger::Ledger;
 use crate::cuts::FileCut;
@@ -25,6 +25,9 @@ impl Ledger {
         cut: FileCut,
         wall: Timestamp,
     ) -> Result<(), StoreError> {
+        if matches!(cut, FileCut::Restart { at } if at == Offset::ZERO) {
+            self.forget_row(partition.key())?;
+        }
         // Compaction swaps no segment in meanwhile.
         let _cleaning = home.cleaning.lock();
         let mut derived = home.derived.lock();

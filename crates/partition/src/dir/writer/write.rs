@@ -161,6 +161,7 @@ impl Ledger {
                 }
                 if state.has_left() {
                     drop(state);
+                    self.forget_row(partition.key())?;
                     if self.residents.dismiss(partition) {
                         // Before a checkpoint that has no row for them.
                         self.remove_doomed()?;
