@@ -74,6 +74,20 @@ fn a_leader_that_starts_anew_commits_with_those_that_it_had_let_in() {
     check_load(261, Load::Replicas);
 }
 
+/// A log was cut where its last segment began. The new file had the name that the last checkpoint vouched for, and after a power cut the
+/// broker refused its zeros and did not start.
+#[test]
+fn a_node_starts_though_its_power_went_when_a_segment_had_just_been_cut_off() {
+    check_load(4, Load::ReplicatedGroups);
+}
+
+/// A disk was taken while the node that had lost the one before was not registered again, and still in sync in the metadata.
+#[test]
+fn disks_are_replaced_one_after_the_other() {
+    check_load(11, Load::Moves);
+    check_load(17, Load::Moves);
+}
+
 /// A node was taken away while another one was out of the ISR, because it had been cut off or had a slow disk: nobody was left to serve, and
 /// the demand that the others do was wrong.
 #[test]

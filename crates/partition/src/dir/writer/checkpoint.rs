@@ -13,7 +13,7 @@ use env::Turn;
 use log::Syncing;
 use log::checkpoint::{self, Checkpoint, LoadError};
 use log::store::{Store, StoreError};
-use model::{Instant, Timestamp};
+use model::{Instant, Offset, Position, Timestamp};
 
 use super::chore::{Chore, Flow, Moment};
 use super::ledger::{Covered, Ledger, is_passing};
@@ -314,13 +314,37 @@ impl Ledger {
         Ok(true)
     }
 
-    /// The log of a partition has begun anew at 0, and the journal says so durably: the stored checkpoint, and one under way, vouch for its
-    /// files no more. Their names will be those of other records: a crash before the next checkpoint would have a start read them as what
-    /// they were.
-    pub(super) fn forget_row(&mut self, (topic, partition): Key) -> Result<(), StoreError> {
-        let is_other = |row: &checkpoint::Row| (row.topic, row.partition) != (topic, partition);
+    /// A replica has left, and its files go: one that comes back under the same id gives their names to other records.
+    pub(super) fn forget_row(&mut self, key: Key) -> Result<(), StoreError> {
+        self.change_rows(|rows| {
+            let before = rows.len();
+            rows.retain(|row| (row.topic, row.partition) != key);
+            rows.len() < before
+        })
+    }
+
+    /// The files of a partition are cut: from `active_base` on, where nothing is written yet, they are to hold other records under the names
+    /// that a checkpoint vouches for. Offsets that it knows and the files lack are lost to a start until it replays the cut.
+    pub(super) fn trim_row(&mut self, key: Key, active_base: Offset) -> Result<(), StoreError> {
+        self.change_rows(|rows| {
+            let own = rows
+                .iter_mut()
+                .find(|row| (row.topic, row.partition) == key);
+            let own = own.filter(|row| row.has_files && active_base <= row.active_base);
+            own.is_some_and(|row| {
+                (row.active_base, row.active_len) = (active_base, Position(0));
+                true
+            })
+        })
+    }
+
+    /// Changes the rows of the stored checkpoint, durably, and of the one under way; `change` returns true if it changed any.
+    fn change_rows(
+        &mut self,
+        change: impl Fn(&mut Vec<checkpoint::Row>) -> bool,
+    ) -> Result<(), StoreError> {
         if let Some(covered) = &mut self.under_way {
-            covered.rows.retain(is_other);
+            change(&mut covered.rows);
         }
         let disk = &*self.dir.env.disk;
         let stored = Checkpoint::load(disk, &self.dir.path);
@@ -328,10 +352,12 @@ impl Ledger {
             LoadError::Io(error) => self.io(error),
             error => self.io(io::Error::other(error)),
         })?;
-        let Some(mut stored) = stored.filter(|stored| !stored.rows.iter().all(is_other)) else {
+        let Some(mut stored) = stored else {
             return Ok(());
         };
-        stored.rows.retain(is_other);
+        if !change(&mut stored.rows) {
+            return Ok(());
+        }
         (stored.store(disk, &self.dir.path)).map_err(|error| self.io(error))
     }
 

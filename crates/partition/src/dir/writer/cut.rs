@@ -7,7 +7,7 @@ use std::sync::Arc;
 use log::AbortedTxn;
 use log::producer::marker_of;
 use log::store::StoreError;
-use model::{Offset, Timestamp};
+use model::Timestamp;
 
 use super::ledger::Ledger;
 use crate::cuts::FileCut;
@@ -25,9 +25,6 @@ impl Ledger {
         cut: FileCut,
         wall: Timestamp,
     ) -> Result<(), StoreError> {
-        if matches!(cut, FileCut::Restart { at } if at == Offset::ZERO) {
-            self.forget_row(partition.key())?;
-        }
         // Compaction swaps no segment in meanwhile.
         let _cleaning = home.cleaning.lock();
         let mut derived = home.derived.lock();
@@ -57,8 +54,14 @@ impl Ledger {
                     at
                 }
             };
-            home.checkpointed.fetch_min(to.0 as u64, Ordering::AcqRel);
             derived.cut(&*self.dir.env.disk, store, cut)?;
+            // A file behind the place may take a name that a checkpoint, stored or under way, vouches for.
+            let vouched_for = home.checkpointed.load(Ordering::Acquire);
+            if to.0 as u64 <= vouched_for || self.under_way.is_some() {
+                store.sync()?;
+                self.trim_row(partition.key(), store.known().active_base)?;
+            }
+            home.checkpointed.fetch_min(to.0 as u64, Ordering::AcqRel);
             self.unsynced.insert(partition.key(), Arc::clone(partition));
         }
         partition.state.lock().on_files_cut(cut, lost, &derived);
