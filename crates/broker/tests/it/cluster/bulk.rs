@@ -5,45 +5,17 @@ use std::time::Duration;
 use wire::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
-use wire::messages::create_topics_request::{
-    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
-};
 use wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
-use wire::messages::{
-    AlterPartitionReassignmentsRequest, CreateTopicsRequest, IncrementalAlterConfigsRequest,
-};
+use wire::messages::{AlterPartitionReassignmentsRequest, IncrementalAlterConfigsRequest};
 
 use super::nodes::*;
 
 /// It has far to go.
 const BIG: &str = "big";
 const SMALL: &str = "small";
+const MIN_ISR: (&str, &str) = ("min.insync.replicas", "2");
 const VALUE_BYTES: usize = 200_000;
 const VALUES: usize = 40;
-
-fn create(nodes: &Nodes, name: &str, replicas: &[i32]) {
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: name.to_owned(),
-            num_partitions: -1,
-            replication_factor: -1,
-            assignments: vec![CreatableReplicaAssignment {
-                partition_index: 0,
-                broker_ids: replicas.to_vec(),
-            }],
-            configs: vec![CreatableTopicConfig {
-                name: "min.insync.replicas".to_owned(),
-                value: Some("2".to_owned()),
-            }],
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    };
-    nodes.patiently(1, &request, 7, |answer| answer.topics[0].error_code);
-    for node in ALL {
-        nodes.until(|nodes| Some(nodes.leaders(node, name)? == [replicas[0]]));
-    }
-}
 
 fn reassign(nodes: &Nodes, name: &str, replicas: &[i32]) {
     let request = AlterPartitionReassignmentsRequest {
@@ -84,7 +56,7 @@ fn set(nodes: &Nodes, (resource_type, resource): (i8, &str), name: &str, value: 
 /// Nodes 1 and 2 with a big log, far from node 3.
 fn with_big(seed: u64) -> Nodes {
     let nodes = Nodes::start(seed);
-    create(&nodes, BIG, &[1, 2]);
+    nodes.create_on(BIG, &[1, 2], &[MIN_ISR]);
     for _ in 0..VALUES {
         nodes.produce(1, BIG, &"x".repeat(VALUE_BYTES));
     }
@@ -111,7 +83,7 @@ fn most(mut times: Vec<Duration>) -> Duration {
 #[test]
 fn a_rebuild_does_not_hold_what_is_committed_beside_it() {
     let nodes = with_big(71);
-    create(&nodes, SMALL, &[1, 3]);
+    nodes.create_on(SMALL, &[1, 3], &[MIN_ISR]);
     nodes.delay(Duration::from_millis(5));
     (0..5).for_each(|_| assert_ne!(commit_time(&nodes), Duration::ZERO));
     let alone = most((0..30).map(|_| commit_time(&nodes)).collect());

@@ -2,39 +2,14 @@
 
 use std::time::Duration;
 
-use wire::messages::CreateTopicsRequest;
-use wire::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
-
 use super::nodes::*;
 
 const TOPIC: &str = "t";
 
-/// A partition with these replicas, the first of which leads.
-fn create(nodes: &Nodes, replicas: &[Node]) {
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: TOPIC.to_owned(),
-            num_partitions: -1,
-            replication_factor: -1,
-            assignments: vec![CreatableReplicaAssignment {
-                partition_index: 0,
-                broker_ids: replicas.iter().map(|node| i32::from(*node)).collect(),
-            }],
-            ..Default::default()
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    };
-    nodes.patiently(1, &request, 7, |answer| answer.topics[0].error_code);
-    for node in ALL {
-        nodes.until(|nodes| Some(!nodes.leaders(node, TOPIC)?.is_empty()));
-    }
-}
-
 #[test]
 fn a_replica_whose_files_are_gone_fetches_them_again_and_then_counts() {
     let mut nodes = Nodes::start(41);
-    create(&nodes, &[2, 1, 3]);
+    nodes.create_on(TOPIC, &[2, 1, 3], &[]);
     for number in 0..20 {
         nodes.produce(2, TOPIC, &format!("value {number}"));
     }
@@ -60,7 +35,7 @@ fn a_replica_whose_files_are_gone_fetches_them_again_and_then_counts() {
 #[test]
 fn files_of_the_only_replica_are_missed() {
     let mut nodes = Nodes::start(42);
-    create(&nodes, &[2]);
+    nodes.create_on(TOPIC, &[2], &[]);
     nodes.produce(2, TOPIC, "value");
     nodes.stop(2);
     nodes.remove_dir(2, "t-0");

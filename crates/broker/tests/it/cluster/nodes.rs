@@ -11,12 +11,15 @@ use env::disk::Open;
 use env::sim::{Faults, HostId, Link, Machine, Machines, Passage, SimConn, Site};
 use model::{Instant, Timestamp};
 use wire::frame::{decode_response, encode_request};
+use wire::messages::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
 use wire::messages::describe_quorum_request;
 use wire::messages::metadata_request::MetadataRequestTopic;
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{
-    DescribeQuorumRequest, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
-    ProduceRequest, ProduceResponse,
+    CreateTopicsRequest, DescribeQuorumRequest, FindCoordinatorRequest, MetadataRequest,
+    MetadataResponse, ProduceRequest, ProduceResponse,
 };
 use wire::records::BatchBuilder;
 use wire::{ErrorCode, Reader, Records, Request};
@@ -360,6 +363,32 @@ impl Nodes {
     pub(super) fn receive<R: Request>(&self, conn: SimConn, version: i16) -> Option<R::Response> {
         let answer = self.exchange(&conn, &[])?;
         Some(decoded::<R>(answer, version))
+    }
+
+    /// Makes a topic of one partition with these replicas, the first of which leads when all nodes know it.
+    pub(super) fn create_on(&self, topic: &str, replicas: &[Node], configs: &[(&str, &str)]) {
+        let config = |(name, value): &(&str, &str)| CreatableTopicConfig {
+            name: (*name).to_owned(),
+            value: Some((*value).to_owned()),
+        };
+        let request = CreateTopicsRequest {
+            topics: vec![CreatableTopic {
+                name: topic.to_owned(),
+                num_partitions: -1,
+                replication_factor: -1,
+                assignments: vec![CreatableReplicaAssignment {
+                    partition_index: 0,
+                    broker_ids: replicas.iter().map(|node| i32::from(*node)).collect(),
+                }],
+                configs: configs.iter().map(config).collect(),
+            }],
+            timeout_ms: 10_000,
+            ..Default::default()
+        };
+        self.patiently(1, &request, 7, |answer| answer.topics[0].error_code);
+        for node in ALL {
+            self.until(|nodes| Some(nodes.leaders(node, topic)? == [i32::from(replicas[0])]));
+        }
     }
 
     /// Asks again while the answer is of a kind that clients ask again after.

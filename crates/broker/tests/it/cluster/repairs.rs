@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use env::disk::Open;
 use env::sim::Rot;
-use wire::messages::create_topics_request::{
-    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
-};
+use wire::messages::FetchRequest;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
-use wire::messages::{CreateTopicsRequest, FetchRequest};
 use wire::records::{Batch, Source};
 use wire::{ErrorCode, Records};
 
@@ -30,27 +27,7 @@ fn value(number: usize) -> String {
 
 /// A partition with these replicas, the first of which leads, and segments of some batches.
 fn create(nodes: &Nodes, replicas: &[Node]) {
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: TOPIC.to_owned(),
-            num_partitions: -1,
-            replication_factor: -1,
-            assignments: vec![CreatableReplicaAssignment {
-                partition_index: 0,
-                broker_ids: replicas.iter().map(|node| i32::from(*node)).collect(),
-            }],
-            configs: vec![CreatableTopicConfig {
-                name: "segment.bytes".to_owned(),
-                value: Some("1048576".to_owned()),
-            }],
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    };
-    nodes.patiently(1, &request, 7, |answer| answer.topics[0].error_code);
-    for node in ALL {
-        nodes.until(|nodes| Some(!nodes.leaders(node, TOPIC)?.is_empty()));
-    }
+    nodes.create_on(TOPIC, replicas, &[("segment.bytes", "1048576")]);
     for number in 0..COUNT {
         nodes.produce(replicas[0], TOPIC, &value(number));
     }
