@@ -6,9 +6,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// betweenNodes is what nodes of a cluster offer each other where there are several: a sample would vote, register or fence.
-var betweenNodes = []kmsg.Key{kmsg.AddRaftVoter, kmsg.AllocateProducerIDs, kmsg.AlterPartition, kmsg.BeginQuorumEpoch, kmsg.BrokerHeartbeat,
-	kmsg.BrokerRegistration, kmsg.ControllerRegistration, kmsg.EndQuorumEpoch, kmsg.Envelope, kmsg.FetchSnapshot, kmsg.RemoveRaftVoter,
+// betweenNodes is what a node offers to others, one that is alone too, because it may grow: a sample would vote, register or fence.
+var betweenNodes = []kmsg.Key{kmsg.AddRaftVoter, kmsg.AllocateProducerIDs, kmsg.AlterPartition, kmsg.AssignReplicasToDirs, kmsg.BeginQuorumEpoch,
+	kmsg.BrokerHeartbeat, kmsg.BrokerRegistration, kmsg.ControllerRegistration, kmsg.EndQuorumEpoch, kmsg.Envelope, kmsg.FetchSnapshot, kmsg.RemoveRaftVoter,
 	kmsg.UpdateRaftVoter, kmsg.Vote}
 
 // clusterSamples are of what a broker may offer besides: it acts on the cluster, or on what is not set up.
