@@ -42,7 +42,7 @@ pub enum AlterPartitionError {
     InvalidRequest,
     /// The partition has changed since.
     InvalidUpdateVersion,
-    /// A member is fenced, shutting down, or has registered anew.
+    /// A member is fenced, shutting down, or has registered anew. Or those that would join are in directories in trouble, and not needed.
     IneligibleReplica,
     /// The ISR was changed, a reassignment ended with it, and another broker leads now.
     NewLeaderElected,
@@ -105,16 +105,27 @@ fn alter(
     leader: BrokerId,
     proposal: &Proposal,
 ) -> Result<Altered, AlterPartitionError> {
+    let place = (proposal.topic, proposal.partition);
+    let min_isr = draft.min_isr(place);
     let before = partition(draft.image(), proposal)?;
     check(draft.image(), before, leader, proposal)?;
-    let joining = proposal.isr.iter().map(|member| member.broker);
-    let mut joining = joining.filter(|id| !before.isr.contains(id));
-    if joining.any(|id| trouble.has(before, id) || !has_online_dir(draft.image(), before, id)) {
+    let mut isr: Vec<BrokerId> = proposal.isr.iter().map(|member| member.broker).collect();
+    let joins = |id: &BrokerId| !before.isr.contains(id);
+    if (isr.iter()).any(|id| joins(id) && !has_online_dir(draft.image(), before, *id)) {
         return Err(AlterPartitionError::IneligibleReplica);
     }
+    let (well, troubled): (Vec<_>, Vec<_>) =
+        (isr.iter().copied()).partition(|id| !joins(id) || !trouble.has(before, *id));
+    // One that joins in trouble keeps no other out, and where too few are in sync without it nothing would be committed.
+    if !troubled.is_empty() && min_isr.is_some_and(|min| min <= well.len()) {
+        let is_as_before = well.len() == before.isr.len() && !well.iter().any(joins);
+        if is_as_before {
+            return Err(AlterPartitionError::IneligibleReplica);
+        }
+        isr = well;
+    }
     let leader_epoch = before.leader_epoch;
-    let isr = proposal.isr.iter().map(|member| member.broker).collect();
-    draft.change((proposal.topic, proposal.partition), |change, rules| {
+    draft.change(place, |change, rules| {
         let change = change.isr(isr).recovering(proposal.is_recovering);
         change.election(rules.election())
     });

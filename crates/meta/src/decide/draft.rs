@@ -114,6 +114,24 @@ impl<'a> Draft<'a> {
         self.records.push(record);
     }
 
+    /// So many replicas of a partition have to be in sync.
+    pub(super) fn min_isr(&mut self, (topic, index): PartitionKey) -> Option<usize> {
+        let rules = self.rules(topic)?;
+        let at = usize::try_from(index.0).ok()?;
+        let partition = self.image.topic_by_id(topic)?.partitions.get(at)?;
+        Some(rules.min_isr.min(partition.replicas.len()))
+    }
+
+    fn rules(&mut self, topic: Uuid) -> Option<TopicRules> {
+        let topic = self.image.topic_by_id(topic)?;
+        let rules = match self.rules {
+            Some((id, rules)) if id == topic.id => rules,
+            _ => self.settings.of(&self.image, &topic.name),
+        };
+        self.rules = Some((topic.id, rules));
+        Some(rules)
+    }
+
     /// Writes what a change of a partition comes to, where all may lead that can. True if it came to something.
     pub(super) fn change(
         &mut self,
@@ -142,12 +160,8 @@ impl<'a> Draft<'a> {
         may_lead: impl Fn(&Image, &Partition, BrokerId) -> bool,
         with: impl FnOnce(PartitionChange<'_>, TopicRules) -> PartitionChange<'_>,
     ) -> Option<PartitionChangeRecord> {
+        let rules = self.rules(topic)?;
         let topic = self.image.topic_by_id(topic)?;
-        let rules = match self.rules {
-            Some((id, rules)) if id == topic.id => rules,
-            _ => self.settings.of(&self.image, &topic.name),
-        };
-        self.rules = Some((topic.id, rules));
         let change = PartitionChange::new(topic, index, Rules::of(&self.image), rules.min_isr)?;
         let partition = change.partition();
         with(change, rules).build(

@@ -318,6 +318,18 @@ fn replicas_in_a_directory_in_trouble_hand_over_to_others_in_sync_and_stay_where
     assert_eq!(trouble.on_told(BrokerId(1), &[]), []);
     assert_eq!(ask(&trouble), Ok(3));
 
+    // One of two that want to join is well: it joins alone.
+    let shrunk = decided(&image, &Trouble::default(), 2, proposal_of(&image, 3, &[2])).0;
+    trouble.on_told(BrokerId(1), &[dir(1, 1)]);
+    let both = proposal_of(&shrunk, 3, &[2, 1, 3]);
+    let (joined, isr) = decided(&shrunk, &trouble, 2, both);
+    assert_eq!(isr, Ok(vec![BrokerId(2), BrokerId(3)]));
+    // There are enough now. Before that the one in trouble would have been better than none.
+    let all = decided(&joined, &trouble, 2, proposal_of(&joined, 3, &[2, 3, 1])).1;
+    assert_eq!(all, Err(AlterPartitionError::IneligibleReplica));
+    let needed = decided(&shrunk, &trouble, 2, proposal_of(&shrunk, 3, &[2, 1])).1;
+    assert_eq!(needed, Ok(vec![BrokerId(2), BrokerId(1)]));
+
     // All are in trouble: nothing is won by a change.
     for broker in 1..=3 {
         trouble.on_told(BrokerId(broker), &[dir(broker, 1)]);
@@ -499,6 +511,34 @@ fn proposal(isr: &[i32]) -> Proposal {
         isr: isr.iter().map(member).collect(),
         is_recovering: false,
     }
+}
+
+/// The same for any partition, with its present epochs.
+fn proposal_of(image: &Image, index: i32, isr: &[i32]) -> Proposal {
+    let known = partition(image, index as usize);
+    Proposal {
+        partition: PartitionIndex(index),
+        leader_epoch: known.leader_epoch,
+        partition_epoch: known.epoch,
+        ..proposal(isr)
+    }
+}
+
+/// The image behind a proposal, and the ISR that it came to.
+fn decided(
+    image: &Image,
+    trouble: &Trouble,
+    leader: i32,
+    proposal: Proposal,
+) -> (Image, Result<Vec<BrokerId>, AlterPartitionError>) {
+    let asks = (BrokerId(leader), i64::from(leader) + 10);
+    let decided = alter_partitions(image, &STRICT, trouble, asks, &[proposal]);
+    let mut decided = decided.expect("its registration");
+    let answer = decided.answers.remove(0).2;
+    (
+        after(image, &decided.records),
+        answer.map(|altered| altered.isr),
+    )
 }
 
 fn altered(image: &Image, leader: i32, proposal: Proposal) -> Result<Altered, AlterPartitionError> {
