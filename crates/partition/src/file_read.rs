@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use log::AbortedTxn;
 use log::store::{Located, Read as StoreRead, ReadError as StoreError, Store};
+use log::{AbortedTxn, Verified};
 use model::Offset;
 use wire::records::Batch;
 
@@ -66,8 +66,15 @@ impl FileRead {
                 });
             }
             (None, Some(store)) => match store.locate(from, self.limit, bytes_max) {
-                Ok(Located::Read(read)) => self.take(read)?,
+                Ok(Located::Read(StoreRead::Slice(slice))) => self.take(slice),
                 Ok(Located::Unread { bytes }) => return Ok(Known::Unread { files: self, bytes }),
+                // The disk shows whether something is lost.
+                Ok(Located::Read(StoreRead::AtEnd)) => {
+                    return Ok(Known::Unread {
+                        files: self,
+                        bytes: bytes_max,
+                    });
+                }
                 // Met again, by one who reports it and has it repaired.
                 Err(error) if error.is_rot() => {
                     return Ok(Known::Unread {
@@ -103,10 +110,25 @@ impl FileRead {
         let records = match (&self.in_memory, store) {
             (Some(batches), _) => Records::Memory(batches.clone()),
             (None, None) => Records::AtEnd,
-            (None, Some(store)) if self.request.scope.anew => {
-                self.take(store.read_anew(from, self.limit, bytes_max)?)?
+            (None, Some(store)) => {
+                let read = if self.request.scope.anew {
+                    store.read_anew(from, self.limit, bytes_max)?
+                } else {
+                    store.read(from, self.limit, bytes_max)?
+                };
+                match read {
+                    StoreRead::Slice(slice) => self.take(slice),
+                    StoreRead::AtEnd if self.is_before_next(store)? => Records::AtEnd,
+                    // Written, and in no batch: a header has rotted so that its batch seems to lie elsewhere, or compaction left
+                    // nothing before offsets that are lost. It always leaves the last batch of a segment.
+                    StoreRead::AtEnd => {
+                        let to = self.lost_to;
+                        return Err(ReadError::Damaged {
+                            hole: Hole { from, to },
+                        });
+                    }
+                }
             }
-            (None, Some(store)) => self.take(store.read(from, self.limit, bytes_max)?)?,
         };
         let Some(aborted) = self.aborted(store, &records)? else {
             return Ok(Read::without_aborted(records, self.bounds));
@@ -118,22 +140,24 @@ impl FileRead {
         Ok(self.finish(records, stored, aborted.upto))
     }
 
-    fn take(&self, read: StoreRead) -> Result<Records, ReadError> {
-        let StoreRead::Slice(slice) = read else {
-            // Written, and in no batch: a header has rotted so that its batch seems to lie elsewhere, or compaction left nothing
-            // before offsets that are lost. It always leaves the last batch of a segment.
-            let hole = Hole {
-                from: self.request.from,
-                to: self.lost_to,
-            };
-            return Err(ReadError::Damaged { hole });
-        };
+    fn take(&self, slice: Verified) -> Records {
         // The store gives one whole batch even if it is too large.
         if slice.size() <= self.request.bytes_max || self.request.at_least_one {
-            Ok(Records::File(slice))
+            Records::File(slice)
         } else {
-            Ok(Records::AtEnd)
+            Records::AtEnd
         }
+    }
+
+    /// True if the next batch is there and ends above what may be shown. After a crash less is known to be committed (1) than files
+    /// were compacted for before it (2): between the two compaction may have left nothing.
+    fn is_before_next(&self, store: &Store) -> Result<bool, StoreError> {
+        let (end, from) = (store.log_end(), self.request.from);
+        // A hole, or a cut that the files have not seen yet, is no end of that kind.
+        let is_shown_end = self.limit == self.bounds.end(self.request.scope.isolation);
+        Ok(is_shown_end
+            && self.limit < end
+            && matches!(store.read(from, end, 1)?, StoreRead::Slice(_)))
     }
 
     fn aborted<'a>(

@@ -14,7 +14,8 @@ use coord::{Caller, Moment, Step, Topics, txn};
 use log::producer::Origin;
 use model::{Instant, LeaderEpoch, Offset, Sequence};
 use partition::{
-    Acks, Isolation, Marker, Partition, ReadError, ReadRequest, Records, Scope, Stamp, Warrant,
+    Acks, Bounds, Isolation, Marker, Partition, ReadError, ReadRequest, Records, Scope, Stamp,
+    Warrant,
 };
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder, Caps, Codec, ControlRecord, RecordIter, Source};
@@ -482,13 +483,7 @@ impl<M: Machine> Coordinator<M> {
             }
         };
         let Some(last) = batches.last() else {
-            return if read.bounds.log_end == from {
-                Ok(Piece::End)
-            } else if read.bounds.high_watermark == from {
-                Ok(Piece::NotYet)
-            } else {
-                Err(format!("no batch at offset {from}"))
-            };
+            return nothing_at(from, &read.bounds);
         };
         let next = last.next_offset();
         let bytes = batches.iter().map(|batch| batch.size()).sum();
@@ -533,6 +528,18 @@ impl<M: Machine> Coordinator<M> {
 
     fn name(&self) -> String {
         format!("coordinator of {}-{}", self.log.topic, self.log.index)
+    }
+}
+
+/// There is no batch at `from` that may be seen. Where not all is committed, the next one may end above what is: compaction may have
+/// left nothing before it.
+fn nothing_at(from: Offset, bounds: &Bounds) -> Result<Piece, String> {
+    if bounds.log_end == from {
+        Ok(Piece::End)
+    } else if bounds.high_watermark < bounds.log_end {
+        Ok(Piece::NotYet)
+    } else {
+        Err(format!("no batch at offset {from}"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Followers of logs that are compacted, or were: there is nothing between some of their batches.
 
-use partition::{Asked, FollowError};
+use partition::{Asked, FollowError, Replicas};
 
 use super::cuts::{EPOCH, commit, contents, follow, follow_in, follower, led, shape, unled};
 use super::*;
@@ -132,4 +132,62 @@ fn gaps_that_are_certain_are_none_of_this_logs_losses_whatever_its_policy() {
     assert!(!rig.partitions[1].has_holes());
     assert_eq!(rig.partitions[1].bounds().log_start, Offset(0));
     assert_eq!(contents(&rig.partitions[1]), [shape(&first)]);
+}
+
+/// The committed offset of before a crash may be one that compaction has left no batch for: what is there ends above it. A reader was
+/// told that all of it is damaged.
+#[test]
+fn a_reader_waits_where_the_next_batch_ends_above_what_is_committed() {
+    let machine = machine(1);
+    let mut rig = follower(&machine);
+    let mut take = |batch: &Batch, from: i64| {
+        let asked = Asked {
+            epoch: LeaderEpoch(EPOCH),
+            from: Some(Offset(from)),
+        };
+        let moment = Moment {
+            now: model::Instant(0),
+            wall: Timestamp(1_700_000_000_000),
+            stamp: &mut rig.stamp,
+        };
+        let followed = rig.partitions[0].follow(&batch.to_bytes().into(), asked, moment);
+        followed.unwrap();
+    };
+    take(&led(0, EPOCH, &[value("a", 0)]), 0);
+    take(&led(9, EPOCH, &[value("a", 1), value("a", 2)]), 1);
+    commit(&rig);
+    let partition = Arc::clone(&rig.partitions[0]);
+    partition.on_committed(Offset(5), &mut Vec::new());
+    // What was read is in files then, and in memory no more.
+    rig.work(&machine, SECOND, &mut vec![Known::default(); 2]);
+    rig.stop();
+    drop((rig, partition));
+    let mut rig = unled(&machine).unwrap();
+    let me = BrokerId(1);
+    let other = BrokerId(2);
+    let role = Role::Leading(Replicas {
+        me,
+        all: vec![me, other],
+        in_sync: vec![me, other],
+        partition_epoch: 1,
+    });
+    set_role(&rig.partitions[0], EPOCH + 1, role);
+    let seen = |rig: &Rig, from: i64| {
+        let read = rig.partitions[0].read(read_from(Offset(from)));
+        let read = read.unwrap_or_else(|error| panic!("{error}"));
+        (read.bounds.high_watermark.0, read.records.len() > 0)
+    };
+    assert_eq!(seen(&rig, 0), (5, true));
+    assert_eq!(seen(&rig, 1), (5, false), "in the gap");
+    assert_eq!(seen(&rig, 4), (5, false));
+    let said = partition::FollowerAt {
+        epoch: LeaderEpoch(EPOCH + 1),
+        broker: other,
+        broker_epoch: 1,
+        log_start: Offset(0),
+        synced: Offset(11),
+    };
+    rig.partitions[0].on_follower_at(said, &mut Vec::new());
+    assert_eq!(seen(&rig, 1), (11, true));
+    rig.stop();
 }
