@@ -31,8 +31,10 @@ pub(crate) struct Membership {
     /// The incarnation is durable, or was tried to be.
     is_announced: bool,
     complained_at: Option<Instant>,
-    /// The broker serves nothing as a leader, and the log says so.
+    /// The broker serves nothing as a leader.
     is_silenced: bool,
+    /// The log says so. It does not where that is for a moment, until the news of another leader are here.
+    has_warned: bool,
     seen_dirs: SeenDirs,
     /// When directories are looked at again.
     look_at: Instant,
@@ -108,6 +110,7 @@ impl Membership {
             is_announced: false,
             complained_at: None,
             is_silenced: true,
+            has_warned: true,
             seen_dirs: SeenDirs::default(),
             look_at: now,
         }
@@ -220,6 +223,7 @@ impl Membership {
         }
         self.is_silenced = is_silenced;
         if is_silenced && self.life.leads_until().is_some() {
+            self.has_warned = true;
             let session = shared.config().broker.quorum.session_timeout;
             tracing::warn!(
                 target: env::logs::BROKER,
@@ -227,7 +231,8 @@ impl Membership {
                  until it is heard again, because others may be leaders by then",
                 session.as_millis(),
             );
-        } else if !is_silenced && shared.metadata.is_serving() {
+        } else if !is_silenced && self.has_warned && shared.metadata.is_serving() {
+            self.has_warned = false;
             tracing::info!(target: env::logs::BROKER, "the active controller answers again: this broker acts as a leader where it is one");
         }
     }

@@ -19,6 +19,7 @@ pub(crate) mod office;
 mod plan;
 mod replay;
 mod snapshot_files;
+mod taken;
 mod tenure;
 mod vote_file;
 mod wire_form;

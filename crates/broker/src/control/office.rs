@@ -23,6 +23,7 @@ use wire::metadata::NoOpRecord;
 use super::lifecycle::leads_for;
 use super::mailbox::Order;
 use super::plan::{Aftermath, Plan};
+use super::taken::{Taken, losers};
 use super::tenure::{Idle, Office};
 use crate::metadata::Written;
 use crate::shared::Shared;
@@ -39,6 +40,7 @@ type Decided<T, E> = (Result<T, E>, Written);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) is_caught_up: bool,
+    /// Also a broker that others have replaced somewhere acts as a leader again once it has heard of it.
     pub(crate) is_fenced: bool,
     pub(crate) may_stop: bool,
 }
@@ -67,6 +69,11 @@ impl Plan {
             epoch,
             sessions: Sessions::new(heard, timeout, shared.env.clock.now()),
             trouble: Trouble::default(),
+            taken: if shared.metadata.is_alone() {
+                Taken::nothing()
+            } else {
+                Taken::at_beginning(self.committed(), &self.image)
+            },
             pause: None,
             balance_at: balance_every(shared).map(|every| shared.env.clock.now().plus(every)),
             idle: idle(shared),
@@ -390,9 +397,11 @@ impl Shared {
                 let last = Offset(image.end().saturating_add(count - 1));
                 office.sessions.on_shut_down_written(beat.broker, last);
             }
+            let is_replaced = office.taken.is_unheard(beat.broker, beat.metadata_offset)
+                || losers(&image, &records).any(|loser| loser == beat.broker);
             let standing = Standing {
                 is_caught_up: step.is_caught_up,
-                is_fenced: matches!(step.to, State::Fenced | State::Down),
+                is_fenced: is_replaced || matches!(step.to, State::Fenced | State::Down),
                 may_stop: step.to == State::Down,
             };
             (records, Ok(standing))

@@ -109,6 +109,11 @@ impl Plan {
         }
     }
 
+    /// The image of what is known to be committed.
+    pub(super) fn committed(&self) -> &Image {
+        &self.committed
+    }
+
     /// True if this node is the active controller.
     pub(crate) fn is_active(&self) -> bool {
         self.office.is_some()
@@ -146,8 +151,9 @@ impl Plan {
         if !std::mem::take(&mut aftermath.is_accepted) {
             return Err(ErrorCode::NotController);
         }
-        self.image = Arc::new(written.image);
+        let before = std::mem::replace(&mut self.image, Arc::new(written.image));
         if let Some(office) = self.office.as_mut() {
+            (office.taken).note(&before, records, self.image.end() - 1);
             office.idle.put_off(shared.env.clock.now());
         }
         Ok(())

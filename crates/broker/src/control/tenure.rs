@@ -6,12 +6,15 @@ use meta::Trouble;
 use meta::sessions::Sessions;
 use model::{Instant, LeaderEpoch};
 
+use super::taken::Taken;
+
 /// The state of an active controller that is in no log.
 pub(crate) struct Office {
     pub(crate) epoch: LeaderEpoch,
     pub(crate) sessions: Sessions,
     /// Directories that brokers call full or slow.
     pub(super) trouble: Trouble,
+    pub(super) taken: Taken,
     /// Sessions are not looked at before.
     pub(super) pause: Option<Instant>,
     /// When leaders are looked at that are not the preferred ones; never where that is not wanted.

@@ -280,6 +280,32 @@ fn a_coordinator_that_is_cut_off_is_silent_before_another_answers() {
     assert_eq!(committed(&nodes, next, &group), Ok(2));
 }
 
+/// Its heartbeats are answered, but its disk stands still, and its metadata with it: they have it lead what others lead by then.
+#[test]
+fn a_coordinator_whose_disk_stands_still_is_silent_once_another_answers() {
+    let nodes = Nodes::start(28);
+    create(&nodes);
+    let active = active(&nodes).expect("three voters have one");
+    let mut names = (0..100).map(|number| format!("g{number}"));
+    let group = names.find(|name| nodes.coordinator(active, 0, name) != active);
+    let group = group.expect("coordinators are spread");
+    let slow = nodes.coordinator(active, 0, &group);
+    commit(&nodes, slow, &group, 1);
+    assert_eq!(committed(&nodes, slow, &group), Ok(1));
+    // Longer than the test.
+    let machine = nodes.machine(slow);
+    machine.faults(|faults| faults.sync_nanos = 60_000_000_000..60_000_000_001);
+    nodes.until(|nodes| Some(nodes.coordinator(active, 0, &group) != slow));
+    let next = nodes.coordinator(active, 0, &group);
+    commit(&nodes, next, &group, 2);
+    for _ in 0..20 {
+        let told = committed(&nodes, slow, &group);
+        assert_eq!(told, Err(ErrorCode::NotCoordinator));
+        nodes.pass(Duration::from_millis(100));
+    }
+    assert_eq!(committed(&nodes, next, &group), Ok(2));
+}
+
 /// Timers and messages alone, on disks and a network that are quick: what a busy machine adds comes on top.
 #[test]
 fn another_controller_writes_within_a_second_of_the_end_of_the_one_before() {
