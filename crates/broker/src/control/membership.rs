@@ -10,7 +10,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, EncodeError, ErrorCode, Message, Reader, Request, Uuid};
 
-use super::life_file::{self, Life};
+use super::life_file::{self, Before, Known, Part};
 use super::lifecycle::{Ask, Heard, Lifecycle, Pace};
 use crate::shared::Shared;
 
@@ -28,8 +28,12 @@ const NO_EPOCH: i64 = -1;
 pub(crate) struct Membership {
     pub(super) life: Lifecycle,
     request: BrokerRegistrationRequest,
+    /// The newest epoch that is known, with the directories of its life.
+    epoch: Option<Part<i64>>,
     /// The incarnation is durable, or was tried to be.
     is_announced: bool,
+    /// A directory could not be written: it is tried again, because the next start claims nothing without it.
+    is_unwritten: bool,
     complained_at: Option<Instant>,
     /// The broker serves nothing as a leader.
     is_silenced: bool,
@@ -72,7 +76,7 @@ impl Membership {
         broker: &meta::decide::register_broker::Broker,
         cluster_id: &str,
         quorum: &config::Quorum,
-        before: Life,
+        before: Before,
         now: Instant,
     ) -> Membership {
         let listeners = broker.endpoints.iter().map(|at| registration::Listener {
@@ -96,8 +100,8 @@ impl Membership {
             features: features.collect(),
             rack: broker.rack.clone(),
             log_dirs: broker.log_dirs.clone(),
-            previous_broker_epoch: before.epoch.unwrap_or(NO_EPOCH),
-            previous_incarnation_id: before.incarnation.unwrap_or(Uuid::ZERO),
+            previous_broker_epoch: before.life.epoch.unwrap_or(NO_EPOCH),
+            previous_incarnation_id: before.life.incarnation.unwrap_or(Uuid::ZERO),
             ..BrokerRegistrationRequest::default()
         };
         let pace = Pace {
@@ -107,7 +111,9 @@ impl Membership {
         Membership {
             life: Lifecycle::new(pace, now),
             request,
+            epoch: before.epoch,
             is_announced: false,
+            is_unwritten: false,
             complained_at: None,
             is_silenced: true,
             has_warned: true,
@@ -122,6 +128,9 @@ impl Membership {
             return;
         }
         self.look_at = now.plus(LOOK_EVERY);
+        if self.is_unwritten {
+            self.store(shared);
+        }
         let seen = SeenDirs::of(shared, now);
         if seen != self.seen_dirs {
             self.seen_dirs = seen;
@@ -189,26 +198,38 @@ impl Membership {
 
     /// The next life says that it follows this one, if it lost nothing.
     fn remember(&mut self, shared: &Shared, epoch: i64) {
-        let is_known = self.is_announced && self.request.previous_broker_epoch == epoch;
+        let registered = Part {
+            value: epoch,
+            dirs: self.request.log_dirs.clone(),
+        };
+        let is_known = self.is_announced && self.epoch.as_ref() == Some(&registered);
         self.request.previous_broker_epoch = epoch;
+        self.epoch = Some(registered);
         if !is_known {
             self.store(shared);
         }
         self.is_announced = true;
     }
 
-    fn store(&self, shared: &Shared) {
-        let epoch = self.request.previous_broker_epoch;
-        let life = Life {
-            epoch: (epoch != NO_EPOCH).then_some(epoch),
-            incarnation: Some(self.request.incarnation_id),
+    fn store(&mut self, shared: &Shared) {
+        let known = Known {
+            epoch: self.epoch.clone(),
+            incarnation: Some(Part {
+                value: self.request.incarnation_id,
+                dirs: self.request.log_dirs.clone(),
+            }),
         };
+        let was_unwritten = std::mem::take(&mut self.is_unwritten);
         for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
-            if let Err(error) = life_file::store(&*shared.env.disk, &dir.path, life) {
+            let Err(error) = life_file::store(&*shared.env.disk, &dir.path, &known) else {
+                continue;
+            };
+            self.is_unwritten = true;
+            if !was_unwritten {
                 tracing::error!(
                     target: env::logs::BROKER,
-                    "cannot write the epoch of this broker to {}: {error}; after its next start its replicas count as ones that may have \
-                     lost something",
+                    "cannot write the epoch of this broker to {}: {error}; it is tried again, and until then its replicas would count after \
+                     a start as ones that may have lost something",
                     dir.path.display(),
                 );
             }

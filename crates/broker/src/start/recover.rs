@@ -20,7 +20,7 @@ use wire::records::Batch;
 
 use crate::control::boot::{Snapshots, begin_at, boot, history, is_only_voter};
 use crate::control::introduction::learn_cluster_id;
-use crate::control::life_file::Life;
+use crate::control::life_file::Before;
 use crate::control::{self};
 use crate::dir_choice;
 use crate::ids::random_uuid;
@@ -366,14 +366,14 @@ fn check_voters(path: &Path, identity: &Identity, named: Option<&str>) -> Result
     }
 }
 
-/// The life before, if nothing that it acknowledged is known to be missing: every directory is open and knows it, no log
+/// The life before, if nothing that it acknowledged is known to be missing: every directory that it had is open and knows it, no log
 /// has a hole, and no topic is here that is not synced (KIP-966, `docs/decisions/clean-stop.md`).
 pub(super) fn life_before(
     env: &Env,
     settings: &Settings,
     image: &Image,
     (topics, residents): (&Topics, &[Arc<Residents>]),
-) -> Life {
+) -> Before {
     let dirs = || residents.iter().map(|residents| &residents.dir);
     let all = topics.sorted();
     let are_whole = (all.iter().flat_map(|topic| topic.here())).all(|one| !one.has_holes());
@@ -383,10 +383,15 @@ pub(super) fn life_before(
         partitions.any(|partition| partition.replicas.contains(&node))
             && may_have_lost(topic, image, &settings.broker)
     };
-    if dirs().any(|dir| dir.is_failed()) || !are_whole || image.topics().any(is_relaxed) {
-        return Life::default();
+    if !are_whole || image.topics().any(is_relaxed) {
+        return Before::default();
     }
-    control::life_file::load(&*env.disk, dirs().map(|dir| dir.path.as_path()))
+    let open: Vec<(Uuid, &Path)> = dirs()
+        .filter(|dir| !dir.is_failed())
+        .map(|dir| (dir.id, dir.path.as_path()))
+        .collect();
+    let has_failed = dirs().any(|dir| dir.is_failed());
+    control::life_file::load(&*env.disk, &open, has_failed)
 }
 
 /// A crash may have taken records that readers saw: nothing distinguishes a stop that was clean from one that only seems so.
