@@ -203,7 +203,10 @@ impl Client for Admin {
                         let is_squeezed = results
                             .iter()
                             .any(|of| of.resource_name == COORDINATED[0] && is_done(of.error_code));
-                        notes.squeezes += u64::from(is_squeezed && bytes == NOTHING_FITS);
+                        if is_squeezed && bytes == NOTHING_FITS {
+                            notes.squeezes += 1;
+                            notes.squeezed_at = Some(world.now());
+                        }
                     }
                     None => {
                         let mut codes = results.iter().map(|of| of.error_code);
@@ -417,6 +420,7 @@ impl Admin {
                 self.link.ask(&AlterReplicaLogDirsRequest { dirs }, 2, now);
             }
             Asked::Squeeze(bytes) => {
+                notes.squeezed_at = None;
                 if bytes.is_some() {
                     (self.is_tight, self.tight_until) = (true, now.plus(STRAY_MAX));
                 }

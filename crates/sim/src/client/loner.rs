@@ -114,12 +114,13 @@ impl Client for Loner {
                     .next()
                     .ok_or_else(|| nonsense("an answer of nothing"))?;
                 let is_prompt = self.is_disk_sound && now.since(at) < PROMPT_MAX;
-                self.on_told(
-                    (partition, offset),
-                    code(told.error_code)?,
-                    is_prompt,
-                    notes,
-                );
+                let error = code(told.error_code)?;
+                let is_met = notes.squeezed_at.is_some_and(|since| since <= at);
+                if is_met && is_judged(error, is_prompt) {
+                    notes.squeezed_at = None;
+                    notes.squeezes_met += 1;
+                }
+                self.on_told((partition, offset), error, is_prompt, notes);
             }
             (Some(Asked::Look(floors)), ApiKey::OffsetFetch) => {
                 let told = answer.decode::<OffsetFetchRequest>()?;
@@ -176,6 +177,12 @@ impl Client for Loner {
             }
         }
     }
+}
+
+/// True if the size of a commit was judged. Where another broker has the office, the log is read, or too few replicas are in sync, it is not.
+fn is_judged(error: ErrorCode, is_prompt: bool) -> bool {
+    let is_forgotten = is_prompt && error == ErrorCode::CoordinatorNotAvailable;
+    is_forgotten || matches!(error, ErrorCode::None | ErrorCode::UnknownServerError)
 }
 
 impl Loner {

@@ -67,6 +67,10 @@ pub(crate) struct Notes {
     pub(crate) expired: u64,
     /// Changes that left the logs of the coordinators no room for a batch.
     pub(crate) squeezes: u64,
+    /// When the last of them was granted, while it lasts and no coordinator has judged a commit that was sent since.
+    pub(crate) squeezed_at: Option<Instant>,
+    /// Those of them during which one did.
+    pub(crate) squeezes_met: u64,
     /// Commits without members that were too large for such a log, and those that were taken and then refused with everything that
     /// was decided and not written.
     pub(crate) too_large: u64,

@@ -204,10 +204,11 @@ fn strays(plan: &Plan, notes: &Notes, starts: u64) -> Option<Fault> {
     })
 }
 
-/// A run whose logs had no room so often must have refused something.
+/// A run whose logs had no room so often must have refused something, where a coordinator was asked meanwhile: of a cluster none may be
+/// known, for as long as the squeeze lasts.
 fn squeezes(notes: &Notes) -> Option<Fault> {
     const SQUEEZES_MIN: u64 = 3;
-    (notes.squeezes > SQUEEZES_MIN).then_some(Fault {
+    (notes.squeezes_met > SQUEEZES_MIN).then_some(Fault {
         name: "log that refuses its coordinator",
         bit: notes.too_large + notes.forgotten,
     })
