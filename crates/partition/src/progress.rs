@@ -374,7 +374,8 @@ impl Progress {
     }
 
     /// True if a replica that is not in sync has come to where the others are: to what is committed, and to what this leader found. While
-    /// too few are in sync the committed offset stands still, and only the end will do (KAFKA-19996).
+    /// too few are in sync the committed offset stands still, and only the end will do (KAFKA-19996). It must not begin in front of this log: what
+    /// clients were told is deleted would come back with it as the next leader. It may begin later, as each replica deletes what is old.
     fn may_join(&self, broker: BrokerId) -> bool {
         let Role::Leading(replicas) = &self.role else {
             return false;
@@ -388,7 +389,9 @@ impl Progress {
             self.points.end
         };
         let follower = self.followers.get(&broker);
-        follower.is_some_and(|follower| follower.synced >= Some(needed))
+        follower.is_some_and(|follower| {
+            follower.synced >= Some(needed) && self.points.start <= follower.log_start
+        })
     }
 
     /// The ISR that the leader asks the controller for, where it is not the one that the metadata have: without followers that have not

@@ -87,6 +87,14 @@ impl Script {
                 let broker_epoch = 5;
                 progress.on_follower_at(said((broker, epoch), broker_epoch, number(end)), now);
             }
+            [broker, "at", end, "from", start] => {
+                let broker = BrokerId(broker.parse().expect("a broker"));
+                let said = FollowerAt {
+                    log_start: Offset(number(start)),
+                    ..said((broker, epoch), 5, number(end))
+                };
+                progress.on_follower_at(said, now);
+            }
             [broker, "of", broker_epoch, "at", end] => {
                 let broker = BrokerId(broker.parse().expect("a broker"));
                 progress.on_follower_at(
@@ -285,6 +293,18 @@ fn a_leader_wishes_for_those_that_have_caught_up_and_without_those_that_have_not
         "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | refused | wish 10 => wish 1,2; wish 1,2; committed 0",
         // A broker that the caller does not take for eligible.
         "leads 1 of 1,2 isr 1 | 2 of 9 at 0 | wish 10 => wish none; committed 0",
+    ] {
+        check(case);
+    }
+}
+
+/// What clients were told is deleted would come back with the next leader. A replica that deleted more by itself is none the worse.
+#[test]
+fn a_follower_joins_when_its_log_begins_no_earlier() {
+    for case in [
+        "append 9 | durable 9 | leads 1 of 1,2 isr 1 | start 5 | 2 at 9 from 0 | wish 10 => wish none; committed 9",
+        "append 9 | durable 9 | leads 1 of 1,2 isr 1 | start 5 | 2 at 9 from 0 | 2 at 9 from 5 | wish 10 => wish 1,2; committed 9",
+        "append 9 | durable 9 | leads 1 of 1,2 isr 1 | start 5 | 2 at 9 from 8 | wish 10 => wish 1,2; committed 9",
     ] {
         check(case);
     }
