@@ -85,6 +85,8 @@ pub struct FollowPoint {
     pub log_start: Offset,
     pub end: Offset,
     pub synced: Synced,
+    /// Records are lost from here on: no leader may count on them, whatever was synced.
+    pub lost_from: Option<Offset>,
 }
 
 impl Partition {
@@ -102,6 +104,7 @@ impl Partition {
             log_start: points.start,
             end: points.end,
             synced: state.synced(),
+            lost_from: state.first_hole().map(|hole| hole.from),
         }
     }
 

@@ -39,6 +39,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 const THROTTLE_CHECK: Duration = Duration::from_secs(1);
 /// A log that is being cut takes batches again soon.
 const CUT_REST: Duration = Duration::from_millis(20);
+/// A log that lost something is cut when the metadata know this life of the broker, which they do soon.
+const REGISTRATION_REST: Duration = Duration::from_millis(100);
 /// A request to the controller is given up after so long, and goes again.
 const CONTROLLER_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A leader whose wish was refused looks again after this pause.
@@ -248,15 +250,22 @@ impl ReplicaWorker {
             is_watched: false,
         };
         let is_offline = followed.partition.is_offline();
-        let has_lost = followed.partition.has_holes();
         self.followed.insert(key, followed);
         if is_offline {
             self.rest(key, None);
-        } else if has_lost {
+        } else if at.lost_from.is_some() && self.is_registered() {
             self.cut_lost(key);
         } else {
             self.report(key);
         }
+    }
+
+    /// True if the metadata know this life of the broker. Until then an earlier one may be in sync, and the next may take its place.
+    fn is_registered(&self) -> bool {
+        let me = self.shared.config().broker.node_id;
+        let image = self.shared.metadata.image();
+        let epoch = self.shared.metadata.broker_epoch();
+        image.broker(me).is_some_and(|known| known.epoch == epoch)
     }
 
     /// Records are lost here: what the leader has from there on is fetched again.
@@ -264,6 +273,11 @@ impl ReplicaWorker {
         let Some(epoch) = self.followed.get(&key).map(|followed| followed.epoch) else {
             return;
         };
+        // Cut before, the log would have no hole when the broker starts anew, which would claim that it lost nothing.
+        if !self.is_registered() {
+            let until = self.shared.env.clock.now().plus(REGISTRATION_REST);
+            return self.rest(key, Some(until));
+        }
         self.cut(key, |partition| {
             let to = partition.cut_lost(epoch)?;
             if let Some(to) = to {
@@ -443,10 +457,11 @@ impl ReplicaWorker {
             return;
         };
         let (partition, leader) = (Arc::clone(&followed.partition), followed.leader);
-        let (mut brought, end) = (
-            Brought::nothing(high_watermark),
-            partition.follow_point().end,
-        );
+        let at = partition.follow_point();
+        if at.lost_from.is_some() {
+            return self.cut_lost(key);
+        }
+        let (mut brought, end) = (Brought::nothing(high_watermark), at.end);
         if let Some(records) = records {
             let clock = &self.shared.env.clock;
             let moment = Moment {
@@ -783,6 +798,8 @@ fn point(at: FollowPoint) -> Point {
         end: at.end,
         last_epoch: at.last_epoch,
         log_start: at.log_start,
-        synced: at.synced.up_to,
+        synced: at
+            .lost_from
+            .map_or(at.synced.up_to, |lost| at.synced.up_to.min(lost)),
     }
 }
