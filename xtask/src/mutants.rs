@@ -22,13 +22,15 @@ const LOADS: [&str; 12] = [
 ];
 
 /// Those of three brokers that are one cluster.
-const CLUSTER_LOADS: [&str; 6] = [
+const CLUSTER_LOADS: [&str; 8] = [
     "cluster",
     "coordinators",
     "markers",
     "replicas",
     "replicated-groups",
     "replicated-transactions",
+    "moves",
+    "rot",
 ];
 
 /// The objections to the patches.

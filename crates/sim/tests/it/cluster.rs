@@ -81,6 +81,12 @@ fn a_node_starts_though_its_power_went_when_a_segment_had_just_been_cut_off() {
     check_load(4, Load::ReplicatedGroups);
 }
 
+/// A follower's log was cut where its bytes had rotted: the broker took its whole log directory offline.
+#[test]
+fn a_replica_that_is_cut_where_its_bytes_rotted_keeps_its_directory() {
+    check_load(23, Load::Rot);
+}
+
 /// A disk was taken while the node that had lost the one before was not registered again, and still in sync in the metadata.
 #[test]
 fn disks_are_replaced_one_after_the_other() {
