@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use model::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use wire::records::{EndTxn, Head};
 
-pub use replay::{ReplayError, marker_of, rebuild, replay};
+pub use replay::{ReplayError, Unread, marker_of, rebuild, rebuild_readable};
 pub use snapshot::{SnapshotError, path as snapshot_path, prune, read, write};
 
 /// Batches remembered per producer: a client has at most five requests in flight.

@@ -4,6 +4,7 @@
 //! after the bytes are in the file; so what a reader finds below them is whole. Does not decide when to roll, sync or delete.
 
 mod clean;
+mod cut;
 mod find;
 mod heads;
 mod load;
@@ -150,6 +151,7 @@ impl std::ops::Deref for Dir {
     }
 }
 
+pub(crate) use cut::CutPlace;
 pub use times::{first_record, latest_record};
 use trust::Trust;
 pub(crate) use trust::Walk;

@@ -52,6 +52,7 @@ pub use repair::{DamagedRange, RepairError};
 use reserve::Reserved;
 pub use retire::{Deleted, Reason, Retire};
 pub use sync::Covered;
+pub use truncate::Cut;
 
 /// Bytes after which write-back of a segment is started, so that a sync finds little to do.
 const WRITEBACK_BYTES: u64 = 1 << 20;
@@ -509,6 +510,16 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Batches at or behind `from` could not be read: transactions may have been aborted there, or have begun.
+    pub fn doubt_txns(&self, from: Offset) -> Result<(), StoreError> {
+        let segments = self.segments.load();
+        let behind = segments.iter().filter(|segment| from < segment.end());
+        behind.into_iter().try_for_each(|segment| {
+            let doubted = segment.doubt_txns();
+            doubted.map_err(|error| self.scan(segment.base(), error.into()))
+        })
     }
 
     /// Notes an aborted transaction in the segment that holds its marker.

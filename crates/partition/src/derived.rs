@@ -9,7 +9,7 @@ use std::path::Path;
 
 use env::disk::Open;
 use env::{Disk, Env};
-use log::producer::{self, ProducerStates};
+use log::producer::{self, ProducerStates, Unread};
 use log::store::{Known, Store, StoreError};
 use log::{Epochs, Syncing, checkpoint, metadata, txn_index};
 use model::Offset;
@@ -29,15 +29,22 @@ pub(crate) struct Derived {
     snapshots: VecDeque<Offset>,
     pub(crate) are_epochs_stored: bool,
     is_id_stored: bool,
+    /// Some batches of producers could not be read, from here on: no snapshot is taken until they are repaired, and the states are made
+    /// anew.
+    pub(crate) unread_from: Option<Offset>,
 }
 
 impl Derived {
     /// Takes note of batches that `store` has, and notifies it of the transactions that were aborted in them.
     pub(crate) fn note(&mut self, batches: &[Batch], store: &Store) -> Result<(), StoreError> {
         for batch in batches {
-            let ended = self.producers.apply(batch, producer::marker_of(batch));
+            let marker = producer::marker_of(batch);
+            let ended = self.producers.apply(batch, marker);
             if let Some(txn) = ended.filter(|txn| txn.aborted) {
                 store.add_aborted(txn.into())?;
+            } else if ended.is_none() && marker.is_some() && self.unread_from.is_some() {
+                // The transaction may have begun in what cannot be read.
+                store.doubt_txns(batch.base_offset())?;
             }
         }
         // Visibility is not asked of these states, so they need not wait until the markers are committed.
@@ -66,14 +73,53 @@ impl Derived {
         producer::prune(disk, store.dir(), &useless).map_err(at)?;
         self.snapshots.retain(|taken| !is_useless(*taken, to));
         let has_any = !self.producers.is_empty() || self.producers.first_unstable().is_some();
-        self.producers = match cut {
-            FileCut::To(to) | FileCut::Lost(to) if has_any => producer::rebuild(disk, store, to)
-                .map_err(|error| at(io::Error::other(error.to_string())))?,
-            FileCut::To(_) | FileCut::Lost(_) | FileCut::Restart { .. } => ProducerStates::new(to),
-        };
+        match cut {
+            FileCut::To(to) | FileCut::Lost(to) if has_any || self.unread_from.is_some() => {
+                self.make_anew(disk, store, to)?;
+            }
+            FileCut::To(_) | FileCut::Lost(_) | FileCut::Restart { .. } => {
+                self.producers = ProducerStates::new(to);
+                self.unread_from = None;
+            }
+        }
         self.producers.on_high_watermark(to);
         self.are_epochs_stored = false;
         Ok(())
+    }
+
+    /// Makes the states of producers anew from what can be read up to `to`. A retry of what cannot is taken for another record meanwhile, should
+    /// this broker come to lead.
+    fn make_anew(&mut self, disk: &dyn Disk, store: &Store, to: Offset) -> Result<(), StoreError> {
+        let rebuilt = producer::rebuild_readable(disk, store, to);
+        let (states, unread) = rebuilt.map_err(|error| StoreError::Io {
+            path: store.dir().to_path_buf(),
+            error: io::Error::other(error.to_string()),
+        })?;
+        if let Some(Unread { at, why }) = &unread {
+            tracing::error!(target: env::logs::SEGMENTS,
+                "{}: the states of producers lack batches at or behind offset {at}: {why}",
+                store.dir().display()
+            );
+            store.doubt_txns(*at)?;
+        }
+        self.producers = states;
+        self.unread_from = unread.map(|unread| unread.at);
+        Ok(())
+    }
+
+    /// Something was repaired: looks again for batches that could not be read. True if the states are those of all batches now, and were not.
+    pub(crate) fn mend(&mut self, disk: &dyn Disk, store: &Store) -> Result<bool, StoreError> {
+        let Some(from) = self.unread_from else {
+            return Ok(false);
+        };
+        let end = self.producers.end().max(store.log_end());
+        self.make_anew(disk, store, end)?;
+        self.producers.on_high_watermark(end);
+        let is_mended = self.unread_from.is_none();
+        if is_mended {
+            store.doubt_txns(from)?;
+        }
+        Ok(is_mended)
     }
 
     /// The same, of files in another directory that has none of it yet.
@@ -85,7 +131,7 @@ impl Derived {
     }
 
     pub(crate) fn has_producers(&self) -> bool {
-        !self.producers.is_empty()
+        !self.producers.is_empty() || self.unread_from.is_some()
     }
 
     /// Writes what changed since the last time.
@@ -106,7 +152,8 @@ impl Derived {
             self.are_epochs_stored = true;
         }
         let end = self.producers.end();
-        if !self.producers.is_empty() && self.snapshots.back() != Some(&end) {
+        let is_known = self.unread_from.is_none() && !self.producers.is_empty();
+        if is_known && self.snapshots.back() != Some(&end) {
             producer::write(disk, dir, &self.producers, syncing)?;
             if syncing == Syncing::Now {
                 disk.sync_dir(dir)?;
@@ -128,7 +175,14 @@ impl Derived {
 }
 
 /// The derived state of a partition whose files were just opened at a checkpoint's `row`.
-pub(crate) fn load(env: &Env, store: &Store, row: &checkpoint::Row) -> Result<Derived, StoreError> {
+/// Where other brokers have
+/// replicas, rot hides producers for a while and is repaired.
+pub(crate) fn load(
+    env: &Env,
+    store: &Store,
+    row: &checkpoint::Row,
+    has_others: bool,
+) -> Result<Derived, StoreError> {
     let disk = &*env.disk;
     let at = |error| StoreError::Io {
         path: store.dir().to_path_buf(),
@@ -140,11 +194,15 @@ pub(crate) fn load(env: &Env, store: &Store, row: &checkpoint::Row) -> Result<De
     };
     derived.producers = ProducerStates::new(row.log_end);
     if row.has_producers {
-        derived.producers = match producer::read(disk, store.dir(), row.log_end) {
-            Ok(states) => states,
-            Err(_) => producer::rebuild(disk, store, row.log_end)
-                .map_err(|error| at(io::Error::other(error.to_string())))?,
-        };
+        match producer::read(disk, store.dir(), row.log_end) {
+            Ok(states) => derived.producers = states,
+            Err(_) if has_others => derived.make_anew(disk, store, row.log_end)?,
+            Err(_) => {
+                let rebuilt = producer::rebuild(disk, store, row.log_end);
+                derived.producers =
+                    rebuilt.map_err(|error| at(io::Error::other(error.to_string())))?;
+            }
+        }
     }
     let mut snapshots = store.snapshots()?;
     snapshots.sort_unstable();

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use log::AbortedTxn;
 use log::store::{Located, Read as StoreRead, ReadError as StoreError, Store};
-use log::{AbortedTxn, Verified};
 use model::Offset;
 use wire::records::Batch;
 
@@ -21,6 +21,10 @@ pub(crate) struct FileRead {
     pub(crate) limit: Offset,
     /// Where what is lost ends if the files have nothing at the asked offset.
     pub(crate) lost_to: Offset,
+    /// The limit is the begin of a hole.
+    pub(crate) stops_at_hole: bool,
+    /// The first batches in memory, where compaction may have left nothing between the asked offset and them.
+    pub(crate) behind_gap: Vec<Batch>,
     /// The records, where the files are asked for aborted transactions alone.
     pub(crate) in_memory: Option<Vec<Batch>>,
     /// Aborted transactions that may not be in the files yet.
@@ -48,7 +52,7 @@ struct Aborted<'a> {
 impl FileRead {
     /// Bytes that it keeps in memory.
     pub(crate) fn memory(&self) -> usize {
-        let batches = self.in_memory.iter().flatten();
+        let batches = self.in_memory.iter().flatten().chain(&self.behind_gap);
         batches.map(|batch| batch.size()).sum()
     }
 
@@ -66,15 +70,8 @@ impl FileRead {
                 });
             }
             (None, Some(store)) => match store.locate(from, self.limit, bytes_max) {
-                Ok(Located::Read(StoreRead::Slice(slice))) => self.take(slice),
+                Ok(Located::Read(read)) => self.take(store, read)?,
                 Ok(Located::Unread { bytes }) => return Ok(Known::Unread { files: self, bytes }),
-                // The disk shows whether something is lost.
-                Ok(Located::Read(StoreRead::AtEnd)) => {
-                    return Ok(Known::Unread {
-                        files: self,
-                        bytes: bytes_max,
-                    });
-                }
                 // Met again, by one who reports it and has it repaired.
                 Err(error) if error.is_rot() => {
                     return Ok(Known::Unread {
@@ -110,25 +107,10 @@ impl FileRead {
         let records = match (&self.in_memory, store) {
             (Some(batches), _) => Records::Memory(batches.clone()),
             (None, None) => Records::AtEnd,
-            (None, Some(store)) => {
-                let read = if self.request.scope.anew {
-                    store.read_anew(from, self.limit, bytes_max)?
-                } else {
-                    store.read(from, self.limit, bytes_max)?
-                };
-                match read {
-                    StoreRead::Slice(slice) => self.take(slice),
-                    StoreRead::AtEnd if self.is_before_next(store)? => Records::AtEnd,
-                    // Written, and in no batch: a header has rotted so that its batch seems to lie elsewhere, or compaction left
-                    // nothing before offsets that are lost. It always leaves the last batch of a segment.
-                    StoreRead::AtEnd => {
-                        let to = self.lost_to;
-                        return Err(ReadError::Damaged {
-                            hole: Hole { from, to },
-                        });
-                    }
-                }
+            (None, Some(store)) if self.request.scope.anew => {
+                self.take(store, store.read_anew(from, self.limit, bytes_max)?)?
             }
+            (None, Some(store)) => self.take(store, store.read(from, self.limit, bytes_max)?)?,
         };
         let Some(aborted) = self.aborted(store, &records)? else {
             return Ok(Read::without_aborted(records, self.bounds));
@@ -140,24 +122,31 @@ impl FileRead {
         Ok(self.finish(records, stored, aborted.upto))
     }
 
-    fn take(&self, slice: Verified) -> Records {
+    fn take(&self, store: &Store, read: StoreRead) -> Result<Records, ReadError> {
+        let StoreRead::Slice(slice) = read else {
+            let gaps_end = store.gaps_end();
+            let next = self.behind_gap.first();
+            if next.is_some_and(|next| next.base_offset() <= gaps_end) {
+                return Ok(Records::Memory(self.behind_gap.clone()));
+            }
+            // Less may be known to be committed than was when compaction took all up to a batch behind that. Or the log was cut there.
+            if self.limit <= gaps_end && !self.stops_at_hole {
+                return Ok(Records::AtEnd);
+            }
+            // Written, and in no batch: a header has rotted so that its batch seems to lie elsewhere, or compaction left nothing
+            // before offsets that are lost. It always leaves the last batch of a segment.
+            let hole = Hole {
+                from: self.request.from,
+                to: self.lost_to,
+            };
+            return Err(ReadError::Damaged { hole });
+        };
         // The store gives one whole batch even if it is too large.
         if slice.size() <= self.request.bytes_max || self.request.at_least_one {
-            Records::File(slice)
+            Ok(Records::File(slice))
         } else {
-            Records::AtEnd
+            Ok(Records::AtEnd)
         }
-    }
-
-    /// True if the next batch is there and ends above what may be shown. After a crash less is known to be committed (1) than files
-    /// were compacted for before it (2): between the two compaction may have left nothing.
-    fn is_before_next(&self, store: &Store) -> Result<bool, StoreError> {
-        let (end, from) = (store.log_end(), self.request.from);
-        // A hole, or a cut that the files have not seen yet, is no end of that kind.
-        let is_shown_end = self.limit == self.bounds.end(self.request.scope.isolation);
-        Ok(is_shown_end
-            && self.limit < end
-            && matches!(store.read(from, end, 1)?, StoreRead::Slice(_)))
     }
 
     fn aborted<'a>(
@@ -224,6 +213,25 @@ impl Partition {
             (Arc::clone(&state.home), state.progress.has_others())
         };
         has_others && home.dir.on_damage(self.key(), at)
+    }
+
+    /// A look for something else than an offset met rot: it is repaired where that is possible, and the caller told so.
+    pub(crate) fn on_damage_met(&self, error: ReadError) -> ReadError {
+        let home = self.home();
+        let at = match (&error, home.store.get()) {
+            (ReadError::Store(error), Some(store)) => store.offset_of(error),
+            _ => None,
+        };
+        let Some(at) = at.filter(|at| self.has_repaired(*at)) else {
+            return error;
+        };
+        let reported = Some((at, None));
+        if std::mem::replace(&mut self.state.lock().reported, reported) != reported {
+            home.dir.on_rot_found();
+            let (topic, index) = (&self.topic, self.index);
+            env::tell!("{topic}-{index}: {error}; another replica is asked for what was there");
+        }
+        ReadError::UnderRepair { at }
     }
 
     /// Where a reader can go on that was just refused for rot at `from`; `None` where that is not known.

@@ -61,6 +61,8 @@ pub(crate) struct Home {
     pub(crate) checkpointed: AtomicU64,
     /// Held while compaction works on the files; true once they were removed.
     pub(crate) cleaning: Mutex<bool>,
+    /// Damaged places of the files that were repaired.
+    pub(crate) repaired: AtomicU64,
 }
 
 pub(crate) struct PartitionState {
@@ -237,6 +239,7 @@ impl Partition {
                     .map_or(0, |store| store.known().active_base.0 as u64),
             ),
             cleaning: Mutex::new(false),
+            repaired: AtomicU64::new(0),
             store: start.store.map_or_else(OnceLock::new, OnceLock::from),
             derived: Mutex::new(start.derived),
         });

@@ -8,6 +8,9 @@
 use std::sync::Arc;
 
 use log::AbortedTxn;
+use log::store::Store;
+use model::Offset;
+use wire::records::Batch;
 
 use crate::file_read::{FileRead, Known};
 use crate::isolation::Isolation;
@@ -115,6 +118,15 @@ impl Partition {
                 .collect(),
             Isolation::Uncommitted | Isolation::Log => Vec::new(),
         };
+        let gaps_end = (state.home.store.get()).map_or(Offset::ZERO, Store::gaps_end);
+        let behind_gap = if in_memory.is_none() && memory_start <= gaps_end {
+            let bytes_max = request.bytes_max.min(request.memory_bytes_max);
+            let batches = state.tail.read(memory_start, limit, bytes_max);
+            let fits = |first: &Batch| first.size() <= bytes_max || request.at_least_one;
+            (batches.first().is_some_and(fits)).then_some(batches)
+        } else {
+            None
+        };
         // Behind a cut that they have not seen yet they hold records of another life.
         let limit = state.cuts.files_end().map_or(limit, |end| limit.min(end));
         let files = FileRead {
@@ -122,6 +134,8 @@ impl Partition {
             bounds,
             limit,
             lost_to: stop_hole.map_or(state.tail.start(), |hole| hole.to),
+            stops_at_hole: stop_hole.is_some(),
+            behind_gap: behind_gap.unwrap_or_default(),
             in_memory,
             recent,
         };

@@ -37,10 +37,11 @@ impl Search {
     }
 
     pub(crate) fn execute(&self) -> Result<Option<RecordTime>, ReadError> {
-        match self.time {
+        let found = match self.time {
             SearchTime::From(time) => self.partition.find_timestamp(time),
             SearchTime::Largest => self.partition.max_timestamp(),
-        }
+        };
+        found.map_err(|error| self.partition.on_damage_met(error))
     }
 }
 

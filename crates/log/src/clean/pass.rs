@@ -44,6 +44,28 @@ pub enum CleanError {
     Store(#[from] StoreError),
 }
 
+impl CleanError {
+    /// Where in the log a replica may have to repair what was met.
+    #[must_use]
+    pub fn offset_in(&self, store: &Store) -> Option<Offset> {
+        match self {
+            CleanError::Damaged { base, damage } => {
+                let (base, damage) = (*base, *damage);
+                store.offset_of(&ReadError::Damaged { base, damage })
+            }
+            CleanError::Read(error) => store.offset_of(error),
+            CleanError::Store(StoreError::Damaged { base, damage, .. }) => {
+                let (base, damage) = (*base, *damage);
+                store.offset_of(&ReadError::Damaged { base, damage })
+            }
+            CleanError::Records { .. }
+            | CleanError::TooLarge { .. }
+            | CleanError::Overtaken
+            | CleanError::Store(_) => None,
+        }
+    }
+}
+
 /// The order for a pass.
 #[derive(Clone, Debug)]
 pub struct Order {

@@ -1,11 +1,13 @@
 //! Producer states from the log: the newest usable snapshot, then the batches behind it.
 
-use env::Disk;
+use env::{Disk, File};
 use model::Offset;
-use wire::records::{Batch, ControlRecord, EndTxn};
+use wire::records::{Batch, ControlRecord, EndTxn, Head};
 
-use super::{CompletedTxn, ProducerStates, SnapshotError, snapshot};
-use crate::scan::{HeadScan, ScanError, read_batch};
+use super::{ProducerStates, SnapshotError, snapshot};
+use crate::behind::first_behind_damage;
+use crate::scan::{HeadScan, ScanError, is_unreadable, read_batch};
+use crate::segment::Segment;
 use crate::store::{ReadError, Store, StoreError};
 
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +24,27 @@ pub fn rebuild(
     store: &Store,
     upto: Offset,
 ) -> Result<ProducerStates, ReplayError> {
+    let (states, damage) = rebuild_readable(disk, store, upto)?;
+    match damage {
+        Some(damage) => Err(damage.why.into()),
+        None => Ok(states),
+    }
+}
+
+/// Batches that could not be read.
+#[derive(Debug)]
+pub struct Unread {
+    /// The first of them is here, or somewhat behind.
+    pub at: Offset,
+    pub why: ReadError,
+}
+
+/// The same from the batches that can be read, and the first damage among them.
+pub fn rebuild_readable(
+    disk: &dyn Disk,
+    store: &Store,
+    upto: Offset,
+) -> Result<(ProducerStates, Option<Unread>), ReplayError> {
     let mut snapshots = store.snapshots()?;
     snapshots.sort_unstable();
     let mut states = None;
@@ -51,55 +74,84 @@ pub fn rebuild(
         error,
     })?;
     let mut states = states.unwrap_or_else(|| ProducerStates::new(store.local_start()));
-    replay(&mut states, store, upto, |_| {})?;
-    Ok(states)
-}
-
-/// Applies the batches in `states.end()..upto`; `on_completed` hears of each transaction that ends there.
-pub fn replay(
-    states: &mut ProducerStates,
-    store: &Store,
-    upto: Offset,
-    mut on_completed: impl FnMut(CompletedTxn),
-) -> Result<(), ReplayError> {
     let from = states.end();
     let segments = store.segments();
     let first = segments
         .partition_point(|segment| segment.base() <= from)
         .saturating_sub(1);
-    for segment in segments
-        .iter()
-        .skip(first)
-        .take_while(|segment| segment.base() < upto)
-    {
-        let base = segment.base();
-        let at = |error: ScanError| match error {
-            ScanError::Io(error) => ReadError::Io { base, error },
-            ScanError::Damage(damage) => ReadError::Damaged { base, damage },
-        };
-        let len = segment.len();
-        let Some(found) = segment.find(from, len).map_err(at)? else {
-            continue;
-        };
-        let file = segment
-            .file()
-            .map_err(|error| ReadError::Io { base, error })?;
-        let mut scan = HeadScan::new(&*file, found.position, len, base);
-        while let Some((position, head)) = scan.step().map_err(at)? {
-            if head.base_offset() >= upto {
-                break;
-            }
-            let marker = if head.attributes().is_control() {
-                marker_of(&read_batch(&*file, position, &head).map_err(at)?)
-            } else {
-                None
-            };
-            if let Some(completed) = states.apply(&head, marker) {
-                on_completed(completed);
-            }
+    let mut unread = None;
+    for segment in segments.iter().skip(first) {
+        if upto <= segment.base() {
+            break;
+        }
+        if let Some(found) = apply_segment(&mut states, segment, from, upto)? {
+            unread.get_or_insert(found);
         }
     }
-    Ok(())
+    Ok((states, unread))
+}
+
+/// Applies the batches of a segment in `from..upto` by their heads. Returns the first damage.
+fn apply_segment(
+    states: &mut ProducerStates,
+    segment: &Segment,
+    from: Offset,
+    upto: Offset,
+) -> Result<Option<Unread>, ReadError> {
+    let (base, end) = (segment.base(), segment.end());
+    let io = |error| ReadError::Io { base, error };
+    let (file, len) = (segment.file().map_err(io)?, segment.len());
+    let mut unread = None;
+    let mut next = from.max(base);
+    let mut meet = |error: ScanError, at: Offset| {
+        let why = match error {
+            ScanError::Io(error) if !is_unreadable(&error) => return Err(io(error)),
+            ScanError::Io(error) => io(error),
+            ScanError::Damage(damage) => ReadError::Damaged { base, damage },
+        };
+        unread.get_or_insert(Unread { at, why });
+        Ok(())
+    };
+    let mut at = match segment.find(from, len) {
+        Ok(found) => found.map(|found| found.position),
+        Err(error) => {
+            meet(error, next)?;
+            let behind = first_behind_damage(&*file, 0, len, from..end, end).map_err(io)?;
+            behind.map(|(position, _)| position)
+        }
+    };
+    while let Some(from) = at.take() {
+        let mut scan = HeadScan::new(&*file, from, len, base).up_to(end);
+        loop {
+            let (damage, position) = match scan.step() {
+                Ok(None) => break,
+                Ok(Some((_, head))) if upto <= head.base_offset() => break,
+                Ok(Some((position, head))) => match marker_at(&*file, position, &head) {
+                    Ok(marker) => {
+                        states.apply(&head, marker);
+                        next = head.next_offset();
+                        continue;
+                    }
+                    Err(damage) => (damage, position),
+                },
+                Err(damage) => (damage, scan.position()),
+            };
+            meet(damage, next)?;
+            let bases = next..end;
+            let behind = first_behind_damage(&*file, position + 1, len, bases, end).map_err(io)?;
+            at = behind.map(|(position, _)| position);
+            break;
+        }
+    }
+    Ok(unread)
+}
+
+/// The marker of a control batch.
+fn marker_at(file: &dyn File, position: u64, head: &Head) -> Result<Option<EndTxn>, ScanError> {
+    if !head.attributes().is_control() {
+        return Ok(None);
+    }
+    Ok(marker_of(&read_batch(file, position, head)?))
 }
 
 /// The end of a transaction that a control batch writes; `None` of any other batch.

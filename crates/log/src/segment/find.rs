@@ -145,36 +145,15 @@ impl Segment {
 
     /// End of the batches that lie wholly below `upto`.
     pub fn end_position(&self, upto: Offset) -> Result<u64, ScanError> {
-        self.cut_at(upto).map(|(position, _)| position)
-    }
-
-    /// The same, and the offset that follows them.
-    pub(super) fn cut_at(&self, upto: Offset) -> Result<(u64, Offset), ScanError> {
-        let end = self.inner.read().end;
-        if upto >= end {
-            return Ok((self.len(), end));
+        if self.end() <= upto {
+            return Ok(self.len());
         }
         if let Some(position) = self.mark_at(upto) {
-            return Ok((position, upto));
+            return Ok(position);
         }
         let len = self.len();
         let found = self.find(upto, len)?;
-        Ok(found.map_or((len, end), |found| {
-            (found.position, found.head.base_offset().min(upto))
-        }))
-    }
-
-    /// True if the batches before `position` end with `offset`, and at that place.
-    pub(super) fn is_end(&self, position: u64, offset: Offset) -> Result<bool, ScanError> {
-        let floor = self.offset_floor(offset)?;
-        let from = floor.map_or(0, |entry| entry.position.max(0) as u64);
-        let file = self.file()?;
-        let mut scan = HeadScan::new(&*file, from, position, self.base);
-        let mut next = None;
-        while let Some((_, head)) = scan.step()? {
-            next = Some(head.next_offset());
-        }
-        Ok(next == Some(offset))
+        Ok(found.map_or(len, |found| found.position))
     }
 
     /// An offset above all batches that begin before `position`: exact to the distance of index entries.

@@ -1,4 +1,4 @@
-//! Indexes of a segment between memory and files: loading, checking, making anew; sealing and truncating.
+//! Indexes of a segment between memory and files: loading, checking, making anew; sealing.
 //!
 //! A loaded index is trusted only as far as its last entry leads to the batch it was made for.
 
@@ -97,7 +97,7 @@ impl Segment {
     }
 
     /// Of a segment that is believed it reads the indexes, and walks the headers behind the last entry.
-    fn reopen_locked(
+    pub(super) fn reopen_locked(
         &self,
         inner: &mut Inner,
         file_len: u64,
@@ -178,6 +178,10 @@ impl Segment {
             rebuilt.go_on_behind_damage(file_len);
             *inner = rebuilt;
             return Ok(damage);
+        }
+        if believed {
+            // Compaction may have left a gap at the end.
+            rebuilt.end = rebuilt.end.max(inner.end);
         }
         *inner = rebuilt;
         self.len.store(len, Ordering::Release);
@@ -492,35 +496,5 @@ impl Segment {
         if matches!(inner.index, Index::Files { .. }) {
             inner.index = Index::Unknown;
         }
-    }
-
-    /// Cuts the file to the batches wholly below `upto` and makes the segment active again. What is kept is believed to be good:
-    /// damage inside is no end.
-    pub(crate) fn truncate(&self, upto: Offset) -> Result<u64, ScanError> {
-        let (len, end) = match self.cut_at(upto) {
-            // A crash of a cut may take the bytes behind it from the file, and not their length: the batches before lead to the place.
-            Err(ScanError::Damage(damage)) if self.is_end(damage.position, upto)? => {
-                (damage.position, upto)
-            }
-            found => found?,
-        };
-        // Readers stop at the new end before the bytes go.
-        {
-            let mut inner = self.inner.write();
-            inner.index = Index::Unknown;
-            inner.sealed = false;
-            inner.end = end;
-            inner.marks.clear();
-            self.len.store(len, Ordering::Release);
-        }
-        self.trust.on_truncate(len);
-        self.cut_heads(len)?;
-        self.offsets_file.close();
-        self.times_file.close();
-        self.pinned_file()?.set_len(len)?;
-        self.reopen_locked(&mut self.inner.write(), len, true)?;
-        self.write_indexes()?;
-        self.cut_txns(upto)?;
-        Ok(len)
     }
 }

@@ -29,6 +29,21 @@ impl Segment {
         Ok(Walk::from(0, self.base))
     }
 
+    /// An offset in front of `position`, or at the first damage before it.
+    pub(crate) fn offset_near(&self, position: u64) -> Result<Offset, ScanError> {
+        let file = self.file()?;
+        let mut scan = HeadScan::new(&*file, 0, position, self.base);
+        let mut offset = self.base;
+        loop {
+            match scan.step() {
+                Ok(Some((_, head))) => offset = head.last_offset(),
+                Ok(None) => return Ok(offset),
+                Err(error) if error.is_local() => return Ok(offset),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// The true bytes are in the place of damaged ones, and the file has `len` bytes now. Indexes are made anew: in this life or an
     /// earlier one they may have been made from heads whose times had rotted, which a walk over heads does not notice.
     pub(crate) fn on_repaired(&self, len: u64) -> io::Result<()> {

@@ -223,6 +223,15 @@ impl Segment {
         new.rename_to(disk, &self.txn_files())
     }
 
+    /// Entries may be missing: the batches are asked before the list is told again.
+    pub(crate) fn doubt_txns(&self) -> io::Result<()> {
+        self.with_txns(|txns| {
+            if txns.standing == Standing::Sound {
+                txns.standing = Standing::Doubtful;
+            }
+        })
+    }
+
     /// Nothing has the list any more.
     pub(crate) fn lose_txns(&self, why: Damage) -> io::Result<()> {
         self.with_txns(|txns| txns.standing = Standing::Lost(why))

@@ -217,9 +217,21 @@ impl Store {
                 _ => segment.end_position(upto).map_err(at(segment.base()))?,
             };
             let found = slice(segment, from, limit, bytes_max).map_err(at(segment.base()))?;
-            if let Some(slice) = found {
-                return Ok(Found::Slice(Arc::clone(segment), slice));
+            let Some(slice) = found else {
+                continue;
+            };
+            // The end of a segment before may be missing from its file.
+            let to = slice.base_offset;
+            if first <= index && from < to && self.gaps_end() < to {
+                let before = &segments[index - 1];
+                let damage = Damage {
+                    position: before.len(),
+                    why: DamageKind::Missing { from, to },
+                };
+                let base = before.base();
+                return Err(ReadError::Damaged { base, damage });
             }
+            return Ok(Found::Slice(Arc::clone(segment), slice));
         }
         Ok(Found::AtEnd)
     }
@@ -560,6 +572,15 @@ impl Store {
             checked.map_err(at(base))?;
             if let Some(damage) = damage {
                 return Err(ReadError::Damaged { base, damage });
+            }
+            if let Some(to) = segment.sealed_end().filter(|_| limit == segment.len()) {
+                let from = next.max(from);
+                if from < to.min(upto) && self.gaps_end() < to {
+                    let position = limit;
+                    let why = DamageKind::Missing { from, to };
+                    let damage = Damage { position, why };
+                    return Err(ReadError::Damaged { base, damage });
+                }
             }
             floor = next;
             bytes += end - start;

@@ -79,6 +79,19 @@ impl Store {
         self.find_damage(at)
     }
 
+    /// An offset at or in front of the damage of a read, from which [`Store::damaged_range`] finds it; `None` where the read met none.
+    #[must_use]
+    pub fn offset_of(&self, error: &ReadError) -> Option<Offset> {
+        let (base, position) = match error {
+            ReadError::Damaged { base, damage } => (*base, damage.position),
+            ReadError::Io { base, .. } if error.is_rot() => (*base, 0),
+            ReadError::Io { .. } | ReadError::OutOfRange { .. } => return None,
+        };
+        let segments = self.segments();
+        let segment = segments.iter().find(|segment| segment.base() == base)?;
+        segment.offset_near(position).ok()
+    }
+
     fn find_damage(&self, at: Offset) -> Result<Option<DamagedRange>, ReadError> {
         let segments = self.segments();
         let holder = segments.partition_point(|segment| segment.base() <= at);

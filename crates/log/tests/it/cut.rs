@@ -14,7 +14,7 @@ fn reader_of_the_bytes_before_a_cut_gets_none_of_those_behind_it() {
             let store = place.create(small_segments(900), 0);
             append(&store, &hundred_batches());
             let before = read_slices(&store);
-            assert_eq!(store.cut(Offset(to), NOW).unwrap(), Offset(to));
+            assert_eq!(store.cut(Offset(to), NOW).unwrap().end, Offset(to));
             let others: Vec<Batch> = (to / 3..100).map(|at| batch(at * 3, 3, -5)).collect();
             append(&store, &others);
             for slice in &before {
@@ -114,6 +114,42 @@ fn log_is_cut_where_only_its_batches_show_whose_bytes_behind_are_gone() {
             assert_eq!(read_all(&store, 0, to, 5000), kept);
             append(&store, &hundred_batches()[to as usize / 3..]);
             assert_eq!(read_all(&store, 0, 300, 5000), hundred_batches());
+        }
+    });
+}
+
+/// Between the last batch and the cut there is a gap that compaction left, here or at a leader: nothing is lost with it.
+#[test]
+fn log_that_is_cut_at_the_end_of_a_gap_goes_on_there() {
+    on_every_machine("cut-gap", |place| {
+        for is_start in [false, true] {
+            let _ = place.env.disk.remove_dir_all(&place.dir);
+            let store = place.create(small_segments(900), 0);
+            store.expect_gaps(Offset(40)).unwrap();
+            let kept = [batch(0, 3, 0), batch(9, 3, 0)];
+            append(&store, &kept);
+            append(&store, &[batch(40, 3, 0), batch(43, 3, 0)]);
+            store.sync().unwrap();
+            let known = store.known();
+            drop(store);
+            let (store, _) = place.open(small_segments(900), Some(known));
+            if is_start {
+                assert_eq!(store.truncate_to(Offset(40)).unwrap(), Offset(40));
+            } else {
+                let cut = store.cut(Offset(40), NOW).unwrap();
+                assert_eq!((cut.end, cut.lacks_from), (Offset(40), None));
+            }
+            assert_eq!(store.known().log_end, Offset(40));
+            store.sync().unwrap();
+            let known = store.known();
+            drop(store);
+            let (store, _) = place.open(small_segments(900), Some(known));
+            assert_eq!(store.log_end(), Offset(40));
+            let other = batch(40, 3, -5);
+            append(&store, std::slice::from_ref(&other));
+            let want = [kept[0].clone(), kept[1].clone(), other];
+            assert_eq!(read_all(&store, 0, 43, 5000), want);
+            store.verify(Offset(0), Offset(43)).unwrap();
         }
     });
 }

@@ -298,3 +298,133 @@ fn a_repair_that_a_power_cut_ends_is_done_again() {
         assert!(damaged > 0, "no cut came in time");
     }
 }
+
+/// Reads one offset after the other: the batches, and the offsets at which the reader is told of damage.
+fn read_past_damage(store: &Store) -> (Vec<Batch>, Vec<i64>) {
+    let (mut read, mut damaged) = (Vec::new(), Vec::new());
+    let (mut next, end) = (Offset(0), store.log_end());
+    while next < end {
+        match store.read(next, end, 1) {
+            Ok(Read::Slice(slice)) => {
+                let bytes = slice.read().unwrap();
+                let batch = Batch::cut(&bytes, Source::Log).next().unwrap().unwrap();
+                assert!(batch.base_offset() <= next, "{next} was passed over");
+                next = batch.next_offset();
+                read.push(batch);
+            }
+            Ok(Read::AtEnd) => panic!("nothing at {next}"),
+            Err(_) => {
+                damaged.push(next.0);
+                next = next.advance(2);
+            }
+        }
+    }
+    (read, damaged)
+}
+
+/// The log ends at the cut all the same. Of what is gone in front of it readers are told, before and after a start, and it comes back.
+#[test]
+fn a_cut_that_lands_in_rot_leaves_damage_that_is_repaired() {
+    let (mut hidden, mut whole) = (0, 0);
+    let mut number = 10;
+    for to in [12, 14, 16, 22, 24] {
+        for at in (0..840_u64).step_by(33) {
+            for zeros in [0, 90, 400] {
+                number += 1;
+                let what = format!("cut to {to}, rot at {at}, {zeros} zeros");
+                let place = TestDir::simulated(number);
+                let (batches, known) = filled(&place);
+                let (store, _) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+                let segment = file(&place, &store, 1);
+                let was = content(&segment);
+                let len = was.len() as u64;
+                // A leader epoch that rots is found by those that the log knows, which this one does not store.
+                let sizes = Batch::cut(&Bytes::copy_from_slice(&was), Source::Log)
+                    .map(|batch| batch.unwrap().size() as u64);
+                let mut begins = sizes.scan(0, |begin, size| {
+                    *begin += size;
+                    Some(*begin - size)
+                });
+                if zeros == 0 && begins.any(|begin| (begin + 12..begin + 16).contains(&at)) {
+                    continue;
+                }
+                let bytes = match zeros {
+                    0 => vec![was[at.min(len - 1) as usize] ^ 1],
+                    zeros => vec![0; (len - at).min(zeros) as usize],
+                };
+                segment.write_at(&[IoSlice::new(&bytes)], at).unwrap();
+                let is_start = number % 2 == 0;
+                if is_start {
+                    assert_eq!(store.truncate_to(Offset(to)).unwrap(), Offset(to), "{what}");
+                } else {
+                    assert_eq!(
+                        store.cut(Offset(to), NOW).unwrap().end,
+                        Offset(to),
+                        "{what}"
+                    );
+                }
+                assert_eq!(store.log_end(), Offset(to), "{what}");
+                let kept = batches[..to as usize / 2].iter().cloned();
+                let others = (to / 2..40).map(|at| batch(at * 2, 2, -9));
+                let want: Vec<Batch> = kept.chain(others.clone()).collect();
+                append(&store, &others.collect::<Vec<_>>());
+                store.sync().unwrap();
+                let known = store.known();
+                let check = |store: &Store| {
+                    let (read, damaged) = read_past_damage(store);
+                    let is_told = |batch: &&Batch| damaged.contains(&batch.base_offset().0);
+                    let readable = want.iter().filter(|batch| !is_told(batch));
+                    let bases = |of: &[Batch]| -> Vec<i64> {
+                        of.iter().map(|batch| batch.base_offset().0).collect()
+                    };
+                    let readable: Vec<Batch> = readable.cloned().collect();
+                    let (got, wanted) = (bases(&read), bases(&readable));
+                    assert!(
+                        read == readable,
+                        "{what}: {got:?}, not {wanted:?}, {damaged:?}"
+                    );
+                    assert!(damaged.iter().all(|offset| *offset < to), "{what}");
+                    let scrubbed = store.verify(Offset(0), Offset(80));
+                    assert_eq!(
+                        scrubbed.is_err(),
+                        !damaged.is_empty(),
+                        "{what}: {scrubbed:?}, {damaged:?}"
+                    );
+                    damaged.len()
+                };
+                check(&store);
+                drop(store);
+                let (store, found) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+                assert!(!found.known_is_stale && found.is_clean(), "{what}");
+                let lost = check(&store);
+                (hidden, whole) = (
+                    hidden + usize::from(1 < lost),
+                    whole + usize::from(lost == 0),
+                );
+                repair_all(&store, &want, &what);
+                assert!(read_all(&store, 0, 80, 4000) == want, "{what}");
+            }
+        }
+    }
+    assert!(30 < hidden && 30 < whole, "{hidden} {whole}");
+}
+
+/// A segment whose file lost its end, in front of batches that are believed: they are not given to who asks for what is gone.
+#[test]
+fn a_reader_is_told_of_an_end_that_its_file_lost() {
+    let place = TestDir::simulated(8);
+    let (batches, known) = filled(&place);
+    let (store, _) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+    assert_eq!(read_all(&store, 0, 60, 4000).len(), 30);
+    let end = store.segments()[2].base();
+    file(&place, &store, 1).set_len(300).unwrap();
+    drop(store);
+    let (store, _) = place.open(small_segments(SEGMENT_BYTES), Some(known));
+    // The bytes behind are verified first.
+    assert!(store.read(end, Offset(60), 4000).is_ok());
+    let (_, damaged) = read_past_damage(&store);
+    assert_eq!(damaged.last(), Some(&(end.0 - 2)));
+    assert!(store.verify(Offset(0), Offset(60)).is_err());
+    repair_all(&store, &batches, "an end");
+    assert_eq!(read_past_damage(&store).1, [0; 0]);
+}

@@ -3,9 +3,9 @@
 //! All cleaners share what is being compacted, the pace and the settings, which may change at any time. Invariant: a step holds
 //! the `cleaning` lock of the partition's files, and their removal takes it first, so nothing is written into a directory that
 //! has become another topic's. A partition that moves to another directory is left alone until it is there, a log that turns out
-//! damaged until the next start. Does not touch what a checkpoint does not know as closed: a start cuts files back to that.
+//! damaged until it is repaired, or the next start. Does not touch what a checkpoint does not know as closed: a start cuts files back to that.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +58,8 @@ pub struct Cleaning {
     settings: Mutex<CleanerSettings>,
     bells: Mutex<Vec<Arc<dyn Bell>>>,
     taken: Mutex<BTreeSet<Key>>,
-    /// Logs that cannot be compacted, told once.
-    shunned: Mutex<BTreeSet<Key>>,
+    /// Logs that cannot be compacted, told once, and how many of their places had been repaired then.
+    shunned: Mutex<BTreeMap<Key, u64>>,
     /// When the bytes that were moved so far are paid for.
     paid_at: Mutex<Instant>,
     stopping: AtomicBool,
@@ -136,6 +136,12 @@ impl Cleaning {
         self.bells.lock().iter().for_each(|bell| bell.ring());
     }
 
+    /// True if the log could not be compacted, and nothing of it was repaired since.
+    fn shuns(&self, key: Key, home: &Home) -> bool {
+        let repaired = home.repaired.load(Ordering::Acquire);
+        self.shunned.lock().get(&key) == Some(&repaired)
+    }
+
     /// Notes that `bytes` were moved; returns when the next ones may be.
     fn pay(&self, bytes: u64, now: Instant) -> Instant {
         let rate = self.settings.lock().bytes_per_second;
@@ -203,7 +209,7 @@ impl Cleaner {
                 };
                 if !store.config().cleanup_policy.compact
                     || cleaning.taken.lock().contains(&key)
-                    || cleaning.shunned.lock().contains(&key)
+                    || cleaning.shuns(key, &home)
                 {
                     continue;
                 }
@@ -318,8 +324,13 @@ impl Cleaner {
 
     fn on_error(&self, partition: &Arc<Partition>, home: &Home, error: CleanError) {
         let shun = |error: &CleanError| {
-            let key = partition.key();
-            if self.cleaning.shunned.lock().insert(key) {
+            let repaired = home.repaired.load(Ordering::Acquire);
+            let shunned = &self.cleaning.shunned;
+            let before = shunned.lock().insert(partition.key(), repaired);
+            if let Some(at) = home.store.get().and_then(|store| error.offset_in(store)) {
+                partition.has_repaired(at);
+            }
+            if before != Some(repaired) {
                 tracing::error!(target: env::logs::COMPACTION,
                     "{}-{} cannot be compacted: {error}",
                     partition.topic,

@@ -298,7 +298,7 @@ fn a_leader_wishes_for_those_that_have_caught_up_and_without_those_that_have_not
     }
 }
 
-/// What clients were told is deleted would come back with the next leader. A replica that deleted more by itself is none the worse.
+/// Records of which clients were told that they are deleted would come back with the next leader. A replica that deleted more by itself is none the worse.
 #[test]
 fn a_follower_joins_when_its_log_begins_no_earlier() {
     for case in [

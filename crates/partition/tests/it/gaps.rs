@@ -191,3 +191,164 @@ fn a_reader_waits_where_the_next_batch_ends_above_what_is_committed() {
     assert_eq!(seen(&rig, 1), (11, true));
     rig.stop();
 }
+
+/// The batches up to a gap at the end.
+fn readable(partition: &Partition) -> Vec<(i64, i32, Vec<u8>)> {
+    let (mut next, mut all) = (Offset(0), Vec::new());
+    loop {
+        let request = ReadRequest {
+            scope: Scope::of_any(Isolation::Log),
+            ..read_from(next)
+        };
+        let batches = match partition.read(request).unwrap().records {
+            Records::AtEnd => return all,
+            Records::Memory(batches) => batches,
+            Records::File(slice) => {
+                let bytes = slice.read().unwrap();
+                Batch::cut(&bytes, Source::Log)
+                    .map_while(Result::ok)
+                    .collect()
+            }
+        };
+        next = batches.last().expect("a batch").next_offset();
+        all.extend(batches.iter().map(shape));
+    }
+}
+
+/// Between the last batch of a log and the place of a cut there may be a gap: nothing in front of it is lost, wherever a crash comes.
+#[test]
+fn a_log_that_is_cut_at_the_end_of_a_gap_has_lost_nothing() {
+    let sent = [
+        led(0, 2, &[value("a", 0)]),
+        led(9, 3, &[value("a", 1), value("a", 2)]),
+        led(20, 3, &[value("b", 3)]),
+        led(21, 3, &[value("b", 4)]),
+    ];
+    let other = led(20, EPOCH + 1, &[value("c", 5)]);
+    for case in 0..32 {
+        let is = |bit: u32| case & 1 << bit != 0;
+        let (is_stored, is_stored_first, is_cut_in_files, goes_on, loses_power) =
+            (is(0), is(1), is(2), is(3), is(4));
+        let machine = machine(case);
+        let open = || {
+            let mut config = small_segments();
+            config.cleanup_policy.compact = true;
+            let configs = [config.clone(), config];
+            let lives = |_| true;
+            let dir = Path::new(DIR);
+            open_unled(&machine, dir, settings(), &configs, lives, told(TOPICS)).unwrap()
+        };
+        let work = |rig: &mut Rig| {
+            let mut known = vec![Known::default(); 2];
+            rig.work(&machine, SECOND, &mut known);
+        };
+        let mut rig = open();
+        follow_in(&rig, EPOCH);
+        let first = if is_stored_first { 2 } else { 4 };
+        follow(&mut rig, &sent[..first], EPOCH).unwrap();
+        commit(&rig);
+        if is_stored {
+            // The next start takes a checkpoint.
+            work(&mut rig);
+            drop(rig);
+            machine.kill();
+            rig = open();
+            follow_in(&rig, EPOCH);
+        }
+        follow(&mut rig, &sent[first..], EPOCH).unwrap();
+        commit(&rig);
+        work(&mut rig);
+        follow_in(&rig, EPOCH + 1);
+        rig.partitions[0]
+            .cut(Offset(20), LeaderEpoch(EPOCH + 1))
+            .unwrap();
+        commit(&rig);
+        if is_cut_in_files {
+            work(&mut rig);
+        }
+        let mut want: Vec<_> = sent[..2].iter().map(shape).collect();
+        let mut end = 20;
+        if goes_on {
+            follow(&mut rig, std::slice::from_ref(&other), EPOCH + 1).unwrap();
+            commit(&rig);
+            want.push(shape(&other));
+            end = 21;
+        }
+        drop(rig);
+        if loses_power {
+            machine.power_cut();
+        } else {
+            machine.kill();
+        }
+        for life in 0..2 {
+            let mut rig = open();
+            let partition = Arc::clone(&rig.partitions[0]);
+            assert!(!partition.has_holes(), "case {case}, life {life}");
+            assert_eq!(
+                partition.bounds().log_end,
+                Offset(end),
+                "case {case}, life {life}"
+            );
+            assert_eq!(readable(&partition), want, "case {case}, life {life}");
+            work(&mut rig);
+            drop(rig);
+            machine.kill();
+        }
+    }
+}
+
+/// The offsets that are known to be committed after a start may end in the middle of a gap, and a cut may leave the gap at the end of the files: in both
+/// cases nothing is damaged, and there is nothing to show, or what is behind the gap.
+#[test]
+fn a_reader_in_a_gap_is_told_of_no_damage() {
+    let machine = machine(1);
+    let open = || {
+        let mut config = small_segments();
+        config.cleanup_policy.compact = true;
+        let configs = [config.clone(), config];
+        let dir = Path::new(DIR);
+        open_unled(&machine, dir, settings(), &configs, |_| true, told(TOPICS)).unwrap()
+    };
+    let sent = [
+        led(0, 2, &[value("a", 0)]),
+        led(20, 3, &[value("b", 3)]),
+        led(21, 3, &[value("b", 4)]),
+    ];
+    let mut rig = open();
+    follow_in(&rig, EPOCH);
+    follow(&mut rig, &sent, EPOCH).unwrap();
+    commit(&rig);
+    drop(rig);
+    machine.kill();
+    let mut rig = open();
+    follow_in(&rig, EPOCH + 1);
+    let partition = Arc::clone(&rig.partitions[0]);
+    let read = |from: i64| {
+        let request = ReadRequest {
+            scope: Scope::of_any(Isolation::Uncommitted),
+            ..read_from(Offset(from))
+        };
+        match partition.read(request).unwrap().records {
+            Records::AtEnd => None,
+            Records::Memory(batches) => Some(batches[0].base_offset().0),
+            Records::File(slice) => Some(slice.slice().base_offset.0),
+        }
+    };
+    let mut news = Vec::new();
+    partition.on_committed(Offset(9), &mut news);
+    assert_eq!((read(0), read(1), read(8)), (Some(0), None, None));
+    partition.cut(Offset(20), LeaderEpoch(EPOCH + 1)).unwrap();
+    commit(&rig);
+    rig.work(&machine, SECOND, &mut vec![Known::default(); 2]);
+    partition.on_committed(Offset(20), &mut news);
+    assert_eq!((read(0), read(1), read(19)), (Some(0), None, None));
+    let other = led(20, EPOCH + 1, &[value("c", 5)]);
+    follow(&mut rig, &[other], EPOCH + 1).unwrap();
+    commit(&rig);
+    partition.on_committed(Offset(21), &mut news);
+    assert_eq!(
+        (read(1), read(19), read(20)),
+        (Some(20), Some(20), Some(20))
+    );
+    assert_eq!(rig.dir.rot_found(), 0);
+}

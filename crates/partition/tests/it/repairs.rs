@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use env::disk::Open;
 use env::sim::Rot;
-use partition::{DamageStage, ReadError, Replicas};
+use model::{ProducerEpoch, ProducerId, Sequence};
+use partition::{DamageStage, ReadError, Replicas, SearchTime};
 
+use super::cuts::{EPOCH, commit, contents, follow, follow_in, follower, shape};
 use super::*;
 
 fn path() -> PathBuf {
@@ -177,4 +179,110 @@ fn bytes_that_stay_unreadable_are_not_repaired() {
     let stage = rig.dir.damages()[0].stage.clone();
     assert!(matches!(stage, DamageStage::Refused(_)), "{stage:?}");
     assert_eq!(rig.dir.rot_repaired(), 0);
+}
+
+/// The rot hides where the cut goes through. Only that partition has damage then, and goes on; and what was there comes back, with what
+/// its producers wrote there.
+#[test]
+fn a_cut_that_lands_in_rot_harms_its_partition_alone() {
+    let of_producer = |at: i64, epoch: i32| {
+        let mut builder = BatchBuilder::new()
+            .base_offset(Offset(at))
+            .leader_epoch(LeaderEpoch(epoch))
+            .producer(ProducerId(7), ProducerEpoch(0), Sequence(at as i32));
+        builder.push(Timestamp(1), None, Some(b"value"), &[]);
+        builder.build()
+    };
+    let sent: Vec<Batch> = (0..8).map(|at| of_producer(at, 3)).collect();
+    for is_start in [false, true] {
+        let machine = machine(8);
+        let mut rig = follower(&machine);
+        follow(&mut rig, &sent, EPOCH).unwrap();
+        commit(&rig);
+        drop(rig);
+        machine.kill();
+        // A start brings all to the files.
+        drop(follower(&machine));
+        machine.kill();
+        let truth = content(&machine);
+        let size = truth.len() as u64 / 8;
+        let rotten = size * 2 + 20..size * 5;
+        machine.rot(&path(), rotten, Rot::Zero).unwrap();
+        let begin = || {
+            let rig = follower(&machine);
+            rig.dir.watch_damage(ticket(7));
+            follow_in(&rig, EPOCH + 1);
+            rig
+        };
+        let mut rig = begin();
+        let cut = rig.partitions[0].cut(Offset(4), LeaderEpoch(EPOCH + 1));
+        cut.unwrap();
+        commit(&rig);
+        if is_start {
+            drop(rig);
+            machine.kill();
+            rig = begin();
+        }
+        work(&mut rig, &machine);
+        let partition = Arc::clone(&rig.partitions[0]);
+        assert!(!rig.dir.is_failed() && !partition.has_holes());
+        assert_eq!(partition.bounds().log_end, Offset(4));
+        let next = of_producer(4, EPOCH + 1);
+        follow(&mut rig, std::slice::from_ref(&next), EPOCH + 1).unwrap();
+        commit(&rig);
+        partition.on_committed(Offset(5), &mut Vec::new());
+        let request = ReadRequest {
+            scope: Scope::of_any(Isolation::Log),
+            ..read_from(Offset(2))
+        };
+        work(&mut rig, &machine);
+        let refused = partition.read(request).err();
+        assert!(matches!(refused, Some(ReadError::UnderRepair { .. })));
+        work(&mut rig, &machine);
+        let damage = rig.dir.damages()[0].clone();
+        let range = damage.range;
+        assert_eq!((range.from, range.to), (Offset(2), Offset(4)));
+        let right = batches(&truth, range.from, range.to);
+        rig.dir.bring(damage.key, range.from, BrokerId(2), right);
+        work(&mut rig, &machine);
+        assert!(rig.dir.damages().is_empty());
+        let all = sent[..4].iter().chain([&next]).map(shape);
+        assert_eq!(contents(&partition), all.collect::<Vec<_>>());
+        lead(&partition, EPOCH + 2);
+        let moment = Moment {
+            now: model::Instant(0),
+            wall: Timestamp(1),
+            stamp: &mut rig.stamp,
+        };
+        let retried = partition.append(of_producer(3, 3), Acks::None, moment);
+        let retried = retried.unwrap();
+        assert!(retried.is_duplicate && retried.base_offset == Offset(3));
+    }
+}
+
+/// A search for a time meets rot as a reader does.
+#[test]
+fn a_search_by_time_has_the_rot_that_it_meets_repaired() {
+    let machine = machine(9);
+    let harm = || (machine.rot(&path(), 200..240, Rot::Flip { bit: 3 })).unwrap();
+    let (mut rig, truth) = damaged(&machine, &[1, 2], harm);
+    let search = |rig: &Rig| {
+        let time = SearchTime::From(Timestamp(1_700_000_000_000));
+        match rig.partitions[0].plan_search(time).execute() {
+            partition::Piece::Found(found) => found,
+            _ => panic!("not what was looked for"),
+        }
+    };
+    machine.rot(&path(), 0..40, Rot::Zero).unwrap();
+    assert!(matches!(search(&rig), Err(ReadError::UnderRepair { .. })));
+    work(&mut rig, &machine);
+    let damage = rig.dir.damages()[0].clone();
+    let range = damage.range;
+    let right = batches(&truth, range.from, range.to);
+    rig.dir.bring(damage.key, range.from, BrokerId(2), right);
+    work(&mut rig, &machine);
+    assert_eq!(
+        search(&rig).unwrap().map(|found| found.offset),
+        Some(Offset(0))
+    );
 }

@@ -318,22 +318,3 @@ fn a_log_with_too_few_replicas_in_sync_is_no_coordinator_for_now() {
     assert_eq!(told(&mut bench), Some(ErrorCode::None));
     assert_eq!(committed(&mut bench), 7);
 }
-
-/// It said for good that it does not coordinate: a new leader knows less to be committed than its files were compacted for before.
-#[test]
-fn a_load_waits_where_what_comes_next_is_not_known_to_be_committed() {
-    let bounds = |committed: i64| Bounds {
-        log_start: Offset(0),
-        local_start: Offset(0),
-        high_watermark: Offset(committed),
-        last_stable: Offset(committed),
-        durable: Offset(57),
-        log_end: Offset(57),
-        epoch: LeaderEpoch(1),
-    };
-    let found = |from, committed| nothing_at(Offset(from), &bounds(committed));
-    assert!(matches!(found(57, 57), Ok(Piece::End)));
-    assert!(matches!(found(20, 20), Ok(Piece::NotYet)));
-    assert!(matches!(found(15, 20), Ok(Piece::NotYet)));
-    assert!(found(15, 57).is_err(), "all of it may be seen");
-}

@@ -63,6 +63,10 @@ pub(super) struct Log {
     gap_to: Option<Offset>,
     /// Between pending batches below there may be gaps.
     gaps_end: Offset,
+    /// Where the log was cut last, in a gap behind its last batch.
+    goes_on_at: Offset,
+    /// Where the files end, if no checkpoint says that and they verify to their end.
+    sound_end: Option<Offset>,
     /// Where files that are not there yet begin, if in front of the first batch.
     begins_at: Option<Offset>,
     /// Not in the files yet.
@@ -111,6 +115,8 @@ impl Log {
             holes,
             gap_to: None,
             gaps_end: Offset::ZERO,
+            goes_on_at: Offset::ZERO,
+            sound_end: None,
             begins_at: None,
             pending: Vec::new(),
             pending_bytes: 0,
@@ -158,7 +164,8 @@ impl Log {
         // gone too: that part of a hole is in nobody's log.
         log.find_lost(row.local_start, store.files_start());
         log.find_lost(state.log_end, row.log_end);
-        log.derived = derived::load(env, &store, row)?;
+        log.sound_end = (state.known_is_stale && state.damage.is_none()).then_some(state.log_end);
+        log.derived = derived::load(env, &store, row, log.found.has_others)?;
         log.epochs = Epochs::clone(&store.epochs());
         log.store = Some(store);
         Ok(log)
@@ -204,6 +211,7 @@ impl Log {
         let unread = self.unread.as_ref().map(|(_, row)| row.log_end);
         known
             .max(self.restarted_at)
+            .max(self.goes_on_at)
             .max(self.written_end())
             .max(unread.unwrap_or(Offset::ZERO))
     }
@@ -289,6 +297,15 @@ impl Log {
         }
         self.epochs.truncate_from_end(to);
         self.committed = self.committed.min(to);
+        let stored = self.store.as_ref().map(Store::gaps_end);
+        if to <= self.gaps_end.max(stored.unwrap_or(Offset::ZERO)) {
+            // The files know this cut already, and what they seem to have lost is the gap in front of it.
+            let end = self.sound_end;
+            (self.holes).retain(|hole| Some(hole.from) != end || hole.to != to);
+            self.goes_on_at = to;
+        } else {
+            self.goes_on_at = self.goes_on_at.min(to);
+        }
         self.lose(to);
         Ok(())
     }
@@ -329,6 +346,7 @@ impl Log {
         self.epochs.assign(epoch, at);
         self.log_start = log_start;
         (self.local_start, self.committed, self.restarted_at) = (at, at, at);
+        (self.goes_on_at, self.sound_end) = (Offset::ZERO, None);
         Ok(())
     }
 
@@ -423,6 +441,13 @@ impl Log {
             self.is_written |= count > 0;
             self.pending.drain(..count);
             self.pending_bytes = self.pending.iter().map(|batch| batch.size()).sum();
+            let is_gap = self.pending.is_empty() && store.log_end() < self.goes_on_at;
+            if is_gap && self.unread.is_none() {
+                store.expect_gaps(self.gaps_end)?;
+                if self.goes_on_at <= store.gaps_end() {
+                    store.go_on_at(self.goes_on_at);
+                }
+            }
             store.advance_local_start(self.local_start);
         }
         match appended {

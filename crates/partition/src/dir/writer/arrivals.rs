@@ -130,6 +130,7 @@ impl Ledger {
             derived: Mutex::new(arrival.derived.clone()),
             checkpointed: AtomicU64::new(closed),
             cleaning: Mutex::new(false),
+            repaired: AtomicU64::new(0),
         })))
     }
 

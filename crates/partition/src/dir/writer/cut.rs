@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use log::AbortedTxn;
 use log::producer::marker_of;
-use log::store::StoreError;
-use model::Timestamp;
+use log::store::{Cut, Store, StoreError};
+use model::{Offset, Timestamp};
 
 use super::ledger::Ledger;
 use crate::cuts::FileCut;
@@ -28,7 +28,7 @@ impl Ledger {
         // Compaction swaps no segment in meanwhile.
         let _cleaning = home.cleaning.lock();
         let mut derived = home.derived.lock();
-        let mut lost = None;
+        let (mut damaged, mut lost) = (None, None);
         if let Some(store) = home.store.get() {
             if let FileCut::Lost(to) = cut {
                 let name = aside_name(&partition.topic, partition.key(), to);
@@ -44,9 +44,13 @@ impl Ledger {
             let to = match cut {
                 FileCut::To(to) | FileCut::Lost(to) => {
                     let before = store.log_end();
-                    let end = store.cut(to, wall)?;
+                    let Cut { end, lacks_from } = store.cut(to, wall)?;
+                    damaged = lacks_from;
                     // A batch that holds the place has gone as a whole.
                     lost = (end < to && to < before).then_some(Hole { from: end, to });
+                    if lost.is_none() {
+                        partition.skip_gap(store, to)?;
+                    }
                     to
                 }
                 FileCut::Restart { at } => {
@@ -55,6 +59,7 @@ impl Ledger {
                 }
             };
             derived.cut(&*self.dir.env.disk, store, cut)?;
+            damaged = damaged.or(derived.unread_from);
             // A file behind the place may take a name that a checkpoint, stored or under way, vouches for.
             let vouched_for = home.checkpointed.load(Ordering::Acquire);
             if to.0 as u64 <= vouched_for || self.under_way.is_some() {
@@ -65,8 +70,31 @@ impl Ledger {
             self.unsynced.insert(partition.key(), Arc::clone(partition));
         }
         partition.state.lock().on_files_cut(cut, lost, &derived);
+        if let Some(at) = damaged {
+            self.dir.on_rot_found();
+            partition.has_repaired(at);
+        }
         // The files are shorter than the last checkpoint says.
         self.dir.want_checkpoint();
+        Ok(())
+    }
+}
+
+impl Partition {
+    /// Files that have all in front of a cut may end before it, where compaction left a gap.
+    fn skip_gap(&self, store: &Store, to: Offset) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        let first = state.tail.unwritten(state.tail.end(), 1);
+        let has_more = first.first().is_some_and(|batch| batch.base_offset() < to);
+        if has_more || to <= store.log_end() {
+            return Ok(());
+        }
+        store.expect_gaps(state.gaps_end)?;
+        if to <= store.gaps_end() {
+            store.go_on_at(to);
+            let written = state.tail.written();
+            state.tail.on_written(written.max(to));
+        }
         Ok(())
     }
 }
@@ -84,20 +112,25 @@ impl PartitionState {
             self.cut_off.clear();
         }
         if are_over && self.cuts.awaits_producers() {
-            self.producers = derived.producers.clone();
-            let unwritten = self.tail.unwritten(self.tail.end(), usize::MAX);
-            for batch in &unwritten {
-                let ended = self.producers.apply(batch, marker_of(batch));
-                let aborted = ended.filter(|txn| txn.aborted).map(AbortedTxn::from);
-                let is_known = |txn: &AbortedTxn| {
-                    (self.aborted.iter()).any(|known| known.last_offset == txn.last_offset)
-                };
-                let unknown = aborted.filter(|txn| !is_known(txn));
-                self.aborted.extend(unknown);
-            }
-            let committed = self.progress.points().committed;
-            self.producers.on_high_watermark(committed);
+            self.take_producers(derived);
             self.cuts.await_producers(false);
         }
+    }
+
+    /// Takes the states of producers from the files and the batches that these lack.
+    pub(crate) fn take_producers(&mut self, derived: &Derived) {
+        self.producers = derived.producers.clone();
+        let unwritten = self.tail.unwritten(self.tail.end(), usize::MAX);
+        for batch in &unwritten {
+            let ended = self.producers.apply(batch, marker_of(batch));
+            let aborted = ended.filter(|txn| txn.aborted).map(AbortedTxn::from);
+            let is_known = |txn: &AbortedTxn| {
+                (self.aborted.iter()).any(|known| known.last_offset == txn.last_offset)
+            };
+            let unknown = aborted.filter(|txn| !is_known(txn));
+            self.aborted.extend(unknown);
+        }
+        let committed = self.progress.points().committed;
+        self.producers.on_high_watermark(committed);
     }
 }

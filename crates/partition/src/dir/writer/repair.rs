@@ -15,6 +15,7 @@ use super::ledger::Ledger;
 use crate::dir::damages::Work;
 use crate::dir::durable::Key;
 use crate::partition::{Home, Partition};
+use crate::sync::Ordering;
 
 /// Damage above what is known to be committed, and files that cannot be looked at now, are looked at again after this.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -51,7 +52,10 @@ impl Repair {
         }
         let found = site.home.store.get().map(|store| store.damaged_range(at));
         match found {
-            Some(Ok(Some(range))) if range.to <= start => damages.forget(key, at),
+            Some(Ok(Some(range))) if range.to <= start => {
+                damages.forget(key, at);
+                Repair::mend_producers(ledger, &site);
+            }
             Some(Ok(Some(range))) if committed < range.to => again(),
             Some(Ok(Some(range))) => {
                 damages.on_found(key, at, range);
@@ -62,7 +66,28 @@ impl Repair {
             None | Some(Ok(None) | Err(_)) => {
                 site.partition.state.lock().reported = None;
                 damages.on_unfound(key, at, now);
+                Repair::mend_producers(ledger, &site);
             }
+        }
+    }
+
+    /// States of producers that lacked what rotted are made anew.
+    fn mend_producers(ledger: &Ledger, site: &Site) {
+        let Some(store) = site.home.store.get() else {
+            return;
+        };
+        let mut derived = site.home.derived.lock();
+        match derived.mend(&*ledger.dir.env.disk, store) {
+            Ok(false) => {}
+            Ok(true) => {
+                let mut state = site.partition.state.lock();
+                // Else the end of the cut takes them.
+                if state.cuts.are_over() {
+                    state.take_producers(&derived);
+                }
+            }
+            Err(error) => tracing::warn!(target: env::logs::STORAGE,
+                "states of producers are not made anew yet: {error}"),
         }
     }
 
@@ -92,6 +117,8 @@ impl Repair {
                 site.partition.state.lock().reported = None;
                 damages.forget(key, range.from);
                 ledger.dir.on_rot_repaired();
+                site.home.repaired.fetch_add(1, Ordering::AcqRel);
+                Repair::mend_producers(ledger, &site);
                 env::tell!(
                     "{topic}-{index}: offsets {} to {} are repaired: {bytes} bytes of segment {} as broker {from} has them",
                     range.from,
