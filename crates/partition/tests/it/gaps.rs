@@ -150,7 +150,7 @@ fn a_reader_waits_where_the_next_batch_ends_above_what_is_committed() {
             wall: Timestamp(1_700_000_000_000),
             stamp: &mut rig.stamp,
         };
-        let followed = rig.partitions[0].follow(&batch.to_bytes().into(), asked, moment);
+        let followed = rig.partitions[0].follow(&batch.to_bytes(), asked, moment);
         followed.unwrap();
     };
     take(&led(0, EPOCH, &[value("a", 0)]), 0);
@@ -175,7 +175,7 @@ fn a_reader_waits_where_the_next_batch_ends_above_what_is_committed() {
     let seen = |rig: &Rig, from: i64| {
         let read = rig.partitions[0].read(read_from(Offset(from)));
         let read = read.unwrap_or_else(|error| panic!("{error}"));
-        (read.bounds.high_watermark.0, read.records.len() > 0)
+        (read.bounds.high_watermark.0, !read.records.is_empty())
     };
     assert_eq!(seen(&rig, 0), (5, true));
     assert_eq!(seen(&rig, 1), (5, false), "in the gap");
