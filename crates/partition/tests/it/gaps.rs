@@ -158,7 +158,7 @@ fn a_reader_waits_where_the_next_batch_ends_above_what_is_committed() {
     commit(&rig);
     let partition = Arc::clone(&rig.partitions[0]);
     partition.on_committed(Offset(5), &mut Vec::new());
-    // What was read is in files then, and in memory no more.
+    // The first batch is in files then, and in memory no more.
     rig.work(&machine, SECOND, &mut vec![Known::default(); 2]);
     rig.stop();
     drop((rig, partition));
