@@ -5,7 +5,7 @@
 //! this broker leads there. An answer is taken, the round is committed where that is quick, and the next request reports how much
 //! is synced. Also the keeper of time of the leaders here: followers that lag are found by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +76,9 @@ pub(crate) struct ReplicaWorker {
     /// Bytes that came to partitions that keep up.
     tail_bytes: u64,
     followed: BTreeMap<Key, Followed>,
+    /// Those that are to be cut where records are lost, and when that is tried again.
+    uncut: BTreeSet<Key>,
+    cut_at: Option<Instant>,
     /// Partitions by the number that their tickets have. A late ticket may find another one, which is looked at for nothing.
     numbered: Vec<Option<Key>>,
     free_numbers: Vec<usize>,
@@ -110,6 +113,8 @@ impl ReplicaWorker {
             engines: BTreeMap::new(),
             tail_bytes: 0,
             followed: BTreeMap::new(),
+            uncut: BTreeSet::new(),
+            cut_at: None,
             numbered: Vec::new(),
             free_numbers: Vec::new(),
             wishes: IsrWishes::default(),
@@ -253,7 +258,7 @@ impl ReplicaWorker {
         self.followed.insert(key, followed);
         if is_offline {
             self.rest(key, None);
-        } else if at.lost_from.is_some() && self.is_registered() {
+        } else if at.lost_from.is_some() {
             self.cut_lost(key);
         } else {
             self.report(key);
@@ -276,6 +281,8 @@ impl ReplicaWorker {
         // Cut before, the log would have no hole when the broker starts anew, which would claim that it lost nothing.
         if !self.is_registered() {
             let until = self.shared.env.clock.now().plus(REGISTRATION_REST);
+            self.uncut.insert(key);
+            self.cut_at = Some(until);
             return self.rest(key, Some(until));
         }
         self.cut(key, |partition| {
@@ -289,6 +296,19 @@ impl ReplicaWorker {
             }
             Ok(())
         });
+    }
+
+    /// Cuts the logs that waited for the registration. Their leaders may have nothing new, with which they would come up again.
+    fn cut_late(&mut self) {
+        if self
+            .cut_at
+            .take_if(|at| *at <= self.shared.env.clock.now())
+            .is_some()
+        {
+            for key in std::mem::take(&mut self.uncut) {
+                self.cut_lost(key);
+            }
+        }
     }
 
     /// Has the next sync of a partition reported. False if there was one since it was looked at.
@@ -729,6 +749,7 @@ impl ReplicaWorker {
             self.repairer.next_deadline(),
             self.commit_at,
             Some(self.look_at),
+            self.cut_at,
         ]
         .into_iter()
         .flatten()
@@ -765,6 +786,7 @@ impl Worker for ReplicaWorker {
         self.send();
         self.repairer.ask(&self.shared, &mut *self.poller);
         self.take_replies();
+        self.cut_late();
         self.ask_for_isrs();
         self.ask_for_dirs();
         self.spread();
