@@ -174,9 +174,8 @@ impl Derived {
     }
 }
 
-/// The derived state of a partition whose files were just opened at a checkpoint's `row`.
-/// Where other brokers have
-/// replicas, rot hides producers for a while and is repaired.
+/// The derived state of a partition whose files were just opened at a checkpoint's `row`. Where other brokers have replicas, rot hides
+/// producers until it is repaired.
 pub(crate) fn load(
     env: &Env,
     store: &Store,

@@ -5,7 +5,9 @@
 //! this broker leads there. An answer is taken, the round is committed where that is quick, and the next request reports how much
 //! is synced. Also the keeper of time of the leaders here: followers that lag are found by it.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod cuts;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +15,13 @@ use bytes::Bytes;
 use env::{Poller, Readiness, Turn, Worker};
 use model::{BrokerId, InboxId, Instant, LeaderEpoch, Offset, Ticket, WaiterKey};
 use partition::{
-    Asked, Commit, CutError, FollowError, FollowPoint, Moment, News, Partition, Restart, Stamp,
-    Synced, Wait,
+    Asked, Commit, FollowError, FollowPoint, Moment, News, Partition, Restart, Stamp, Synced, Wait,
 };
 use replica::{Brought, Engine, Key, Point, Step, Terms, Way};
 use wire::messages::FetchResponse;
 use wire::{ApiKey, Message, Reader, Uuid};
 
+use self::cuts::LateCuts;
 use super::dirs::{self, DirWishes};
 use super::isr::{self, IsrWishes};
 use super::mailbox::Mailbox;
@@ -39,8 +41,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 const THROTTLE_CHECK: Duration = Duration::from_secs(1);
 /// A log that is being cut takes batches again soon.
 const CUT_REST: Duration = Duration::from_millis(20);
-/// A log that lost something is cut when the metadata know this life of the broker, which they do soon.
-const REGISTRATION_REST: Duration = Duration::from_millis(100);
 /// A request to the controller is given up after so long, and goes again.
 const CONTROLLER_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A leader whose wish was refused looks again after this pause.
@@ -76,9 +76,7 @@ pub(crate) struct ReplicaWorker {
     /// Bytes that came to partitions that keep up.
     tail_bytes: u64,
     followed: BTreeMap<Key, Followed>,
-    /// Those that are to be cut where records are lost, and when that is tried again.
-    uncut: BTreeSet<Key>,
-    cut_at: Option<Instant>,
+    late_cuts: LateCuts,
     /// Partitions by the number that their tickets have. A late ticket may find another one, which is looked at for nothing.
     numbered: Vec<Option<Key>>,
     free_numbers: Vec<usize>,
@@ -113,8 +111,7 @@ impl ReplicaWorker {
             engines: BTreeMap::new(),
             tail_bytes: 0,
             followed: BTreeMap::new(),
-            uncut: BTreeSet::new(),
-            cut_at: None,
+            late_cuts: LateCuts::default(),
             numbered: Vec::new(),
             free_numbers: Vec::new(),
             wishes: IsrWishes::default(),
@@ -262,52 +259,6 @@ impl ReplicaWorker {
             self.cut_lost(key);
         } else {
             self.report(key);
-        }
-    }
-
-    /// True if the metadata know this life of the broker. Until then an earlier one may be in sync, and the next may take its place.
-    fn is_registered(&self) -> bool {
-        let me = self.shared.config().broker.node_id;
-        let image = self.shared.metadata.image();
-        let epoch = self.shared.metadata.broker_epoch();
-        image.broker(me).is_some_and(|known| known.epoch == epoch)
-    }
-
-    /// Records are lost here: what the leader has from there on is fetched again.
-    fn cut_lost(&mut self, key: Key) {
-        let Some(epoch) = self.followed.get(&key).map(|followed| followed.epoch) else {
-            return;
-        };
-        // Cut before, the log would have no hole when the broker starts anew, which would claim that it lost nothing.
-        if !self.is_registered() {
-            let until = self.shared.env.clock.now().plus(REGISTRATION_REST);
-            self.uncut.insert(key);
-            self.cut_at = Some(until);
-            return self.rest(key, Some(until));
-        }
-        self.cut(key, |partition| {
-            let to = partition.cut_lost(epoch)?;
-            if let Some(to) = to {
-                tracing::warn!(
-                    target: env::logs::REPLICATION,
-                    "{}-{}: records at and behind {to} are lost here: the log is cut there and fetched again from the leader",
-                    partition.topic, partition.index,
-                );
-            }
-            Ok(())
-        });
-    }
-
-    /// Cuts the logs that waited for the registration. Their leaders may have nothing new, with which they would come up again.
-    fn cut_late(&mut self) {
-        if self
-            .cut_at
-            .take_if(|at| *at <= self.shared.env.clock.now())
-            .is_some()
-        {
-            for key in std::mem::take(&mut self.uncut) {
-                self.cut_lost(key);
-            }
         }
     }
 
@@ -556,36 +507,6 @@ impl ReplicaWorker {
         }
     }
 
-    fn cut(&mut self, key: Key, cut: impl FnOnce(&Arc<Partition>) -> Result<(), CutError>) {
-        let Some(followed) = self.followed.get(&key) else {
-            return;
-        };
-        let partition = Arc::clone(&followed.partition);
-        let now = self.shared.env.clock.now();
-        match cut(&partition) {
-            Ok(()) => {
-                if let Some(engine) = self.engines.get_mut(&followed.leader) {
-                    engine.on_cut(key, point(partition.follow_point()));
-                }
-                self.report(key);
-            }
-            Err(CutError::Deleted | CutError::Leading) => self.rest(key, None),
-            Err(CutError::Offline | CutError::Moving | CutError::Writing) => {
-                let until = now.plus(self.terms().backoff);
-                self.rest(key, Some(until));
-            }
-            Err(why @ CutError::BelowCommitted { .. }) => {
-                tracing::error!(
-                    target: env::logs::REPLICATION,
-                    "{}-{}: this replica does not follow broker {} any more: {why}; one of the two logs is not what it was. If the leader's \
-                     is right, reassign the partition to other brokers and then back to this one, which drops this log and fetches it again",
-                    partition.topic, partition.index, followed.leader,
-                );
-                self.rest(key, None);
-            }
-        }
-    }
-
     /// Commits what was appended, here where that is quick.
     fn commit(&mut self) {
         self.commit_at = None;
@@ -749,7 +670,7 @@ impl ReplicaWorker {
             self.repairer.next_deadline(),
             self.commit_at,
             Some(self.look_at),
-            self.cut_at,
+            self.late_cuts.next_deadline(),
         ]
         .into_iter()
         .flatten()

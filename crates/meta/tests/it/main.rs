@@ -4,6 +4,7 @@ mod answers;
 mod changes;
 mod controllers;
 mod delta;
+mod isrs;
 mod leaders;
 mod members;
 mod model;

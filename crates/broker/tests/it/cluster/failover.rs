@@ -240,18 +240,24 @@ fn committed(nodes: &Nodes, node: Node, group: &str) -> Result<i64, ErrorCode> {
     }
 }
 
+/// A group with a committed offset of 1 whose coordinator is not the active controller.
+fn group_beside(nodes: &Nodes, active: Node) -> (String, Node) {
+    let mut names = (0..100).map(|number| format!("g{number}"));
+    let group = names.find(|name| nodes.coordinator(active, 0, name) != active);
+    let group = group.expect("coordinators are spread");
+    let coordinator = nodes.coordinator(active, 0, &group);
+    commit(nodes, coordinator, &group, 1);
+    assert_eq!(committed(nodes, coordinator, &group), Ok(1));
+    (group, coordinator)
+}
+
 /// Its state may be behind that of another one by then: offsets would go back, an earlier transaction pass for the one that ends.
 #[test]
 fn a_coordinator_that_is_cut_off_is_silent_before_another_answers() {
     let nodes = Nodes::start(27);
     create(&nodes);
     let active = active(&nodes).expect("three voters have one");
-    let mut names = (0..100).map(|number| format!("g{number}"));
-    let group = names.find(|name| nodes.coordinator(active, 0, name) != active);
-    let group = group.expect("coordinators are spread");
-    let lost = nodes.coordinator(active, 0, &group);
-    commit(&nodes, lost, &group, 1);
-    assert_eq!(committed(&nodes, lost, &group), Ok(1));
+    let (group, lost) = group_beside(&nodes, active);
     nodes.cut_off(lost);
     let mut silent = 0;
     loop {
@@ -286,12 +292,7 @@ fn a_coordinator_whose_disk_stands_still_is_silent_once_another_answers() {
     let nodes = Nodes::start(28);
     create(&nodes);
     let active = active(&nodes).expect("three voters have one");
-    let mut names = (0..100).map(|number| format!("g{number}"));
-    let group = names.find(|name| nodes.coordinator(active, 0, name) != active);
-    let group = group.expect("coordinators are spread");
-    let slow = nodes.coordinator(active, 0, &group);
-    commit(&nodes, slow, &group, 1);
-    assert_eq!(committed(&nodes, slow, &group), Ok(1));
+    let (group, slow) = group_beside(&nodes, active);
     // Longer than the test.
     let machine = nodes.machine(slow);
     machine.faults(|faults| faults.sync_nanos = 60_000_000_000..60_000_000_001);
