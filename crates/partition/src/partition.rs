@@ -221,8 +221,8 @@ impl Partition {
             aborted.extend(ended.filter(|txn| txn.aborted).map(AbortedTxn::from));
         }
         let ends = (start.log_start, start.log_end);
-        let mut progress = Progress::new(ends, start.epoch, start.config.in_sync_replicas_min);
-        progress.on_committed(start.committed);
+        let in_sync_min = start.config.in_sync_replicas_min;
+        let progress = Progress::new(ends, start.committed, start.epoch, in_sync_min);
         producers.on_high_watermark(progress.points().committed);
         let is_unsettled = start.is_unsettled;
         // A life that ended between a trim and the removal of the files leaves that to this one.

@@ -144,6 +144,8 @@ pub(crate) struct Progress {
     pending: Option<Vec<BrokerId>>,
     /// The committed offset as the leader, another broker, named it; it may be more than is durable here.
     told: Offset,
+    /// True once another leader has named it since the start, or since this log lost what it had.
+    is_told: bool,
     /// `min.insync.replicas`.
     in_sync_min: usize,
     /// In the order of the offsets they wait for, as is the next.
@@ -152,15 +154,17 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of a log that was found on disk: all of it is durable, and a role says what of it is committed.
+    /// Of a log that was found on disk: all of it is durable, and of it was `committed` what an earlier start wrote down. A role, or a
+    /// leader, says what is.
     pub(crate) fn new(
         (start, end): (Offset, Offset),
+        committed: Offset,
         epoch: LeaderEpoch,
         in_sync_min: usize,
     ) -> Progress {
         let points = Points {
             start,
-            committed: start,
+            committed: committed.min(end).max(start),
             durable: end,
             end,
         };
@@ -172,7 +176,8 @@ impl Progress {
             epoch_start: end,
             followers: BTreeMap::new(),
             pending: None,
-            told: start,
+            told: committed.max(start),
+            is_told: false,
             in_sync_min,
             awaiting_durable: VecDeque::new(),
             awaiting_committed: VecDeque::new(),
@@ -210,6 +215,12 @@ impl Progress {
     /// True if a quorum decides what is appended here.
     pub(crate) fn is_elected(&self) -> bool {
         self.role == Role::Elected
+    }
+
+    /// True if the committed offset is one that a leader named or came to, and not only what was left of an earlier start: that may be
+    /// far behind what clients have seen.
+    pub(crate) fn knows_committed(&self) -> bool {
+        self.is_leading() || self.is_told
     }
 
     pub(crate) fn life(&self) -> Life {
@@ -258,6 +269,7 @@ impl Progress {
         let points = self.points;
         assert!(points.start <= to, "{points:?} cut to {to}");
         self.told = self.told.min(to);
+        self.is_told = false;
         self.place(Points {
             start: points.start,
             committed: points.committed.min(to),
@@ -285,6 +297,7 @@ impl Progress {
     pub(crate) fn on_emptied(&mut self) -> Life {
         assert!(!self.is_leading(), "a leader drops nothing");
         self.told = Offset::ZERO;
+        self.is_told = false;
         self.place(Points {
             start: Offset::ZERO,
             committed: Offset::ZERO,
@@ -303,6 +316,7 @@ impl Progress {
     pub(crate) fn on_committed(&mut self, up_to: Offset) {
         let points = self.points;
         self.told = self.told.max(up_to);
+        self.is_told = true;
         let committed = up_to.min(points.durable).max(points.committed);
         self.set(Points {
             committed,
@@ -507,6 +521,7 @@ impl Progress {
         }
         let goes_on = epoch == self.epoch && self.is_leading() == role.leads();
         if !goes_on {
+            self.is_told |= self.is_leading() && !self.is_behind_epoch();
             // First of all. If the offsets moved first, a leader that lost office at 120 (1), was cut to 100 (2) and followed to
             // 130 (3) would acknowledge a record that is gone.
             self.fail_all(News::NotLeader, news);

@@ -191,7 +191,8 @@ impl Partition {
 }
 
 impl ReadRequest {
-    /// True if the replica may answer. To show only committed data it has to know its producers, whether it leads or not.
+    /// True if the replica may answer. To show only committed data it has to know its producers, whether it leads or not, and what is
+    /// committed: after a start, with no leader yet, a reader would take an old end for the present one.
     fn is_served_in(&self, state: &PartitionState) -> bool {
         let Scope {
             isolation,
@@ -201,7 +202,8 @@ impl ReadRequest {
         if leader_only {
             state.serves_clients()
         } else {
-            isolation == Isolation::Log || state.knows_producers()
+            let shows_committed = state.knows_producers() && state.progress.knows_committed();
+            isolation == Isolation::Log || shows_committed
         }
     }
 }

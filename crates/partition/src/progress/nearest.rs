@@ -40,7 +40,7 @@ mod tests {
     /// sync.
     fn leader(said: &[(i32, i64, i64)]) -> Progress {
         let ten = (Offset::ZERO, Offset(10));
-        let mut progress = Progress::new(ten, LeaderEpoch(0), 1);
+        let mut progress = Progress::new(ten, Offset::ZERO, LeaderEpoch(0), 1);
         let now = Instant::default().plus(Duration::from_secs(1));
         let role = Role::Leading(Replicas {
             me: BrokerId(1),

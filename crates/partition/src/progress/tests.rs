@@ -46,7 +46,12 @@ struct Script {
 impl Script {
     fn new() -> Script {
         Script {
-            progress: Progress::new((Offset::ZERO, Offset::ZERO), LeaderEpoch(0), 1),
+            progress: Progress::new(
+                (Offset::ZERO, Offset::ZERO),
+                Offset::ZERO,
+                LeaderEpoch(0),
+                1,
+            ),
             now: 0,
             partition_epoch: 1,
             wish: None,
@@ -377,7 +382,12 @@ impl Chance {
 fn every_ticket_is_redeemed_once_and_never_early() {
     for seed in 0..300 {
         let mut chance = Chance(seed);
-        let mut progress = Progress::new((Offset::ZERO, Offset::ZERO), LeaderEpoch(0), 1);
+        let mut progress = Progress::new(
+            (Offset::ZERO, Offset::ZERO),
+            Offset::ZERO,
+            LeaderEpoch(0),
+            1,
+        );
         // Ends that each replica has told in this epoch; ours is what is durable.
         let mut synced: BTreeMap<i32, i64> = BTreeMap::new();
         let (mut in_sync, mut min, mut epoch) = (vec![ME], 1, 0);

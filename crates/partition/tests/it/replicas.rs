@@ -386,6 +386,48 @@ fn after_a_start_a_role_says_what_is_committed() {
     assert_eq!(points(&rig), [0, 5, 5, 5], "alone");
 }
 
+/// Between its start and its first word with a leader a replica knows no end but an old one: a consumer that may read from any replica
+/// was shown an empty log by the only replica of a partition, just before that led again.
+#[test]
+fn after_a_start_a_replica_shows_consumers_nothing_before_it_knows_what_is_committed() {
+    let machine = machine(1);
+    let mut rig = led_by_two(&machine, small_segments());
+    for number in 0..5 {
+        append(&mut rig, number, Acks::None).unwrap();
+    }
+    commit(&rig);
+    drop(rig);
+    machine.power_cut();
+    let all = told(TOPICS);
+    let configs = [small_segments()];
+    let rig = open_unled(
+        &machine,
+        Path::new(DIR),
+        settings(),
+        &configs,
+        |_| true,
+        all,
+    )
+    .unwrap();
+    let partition = &rig.partitions[0];
+    let read = |isolation| {
+        let request = ReadRequest {
+            scope: Scope::of_any(isolation),
+            ..read_from(Offset::ZERO)
+        };
+        let read = partition.read(request)?;
+        Ok((read.bounds.high_watermark, !read.records.is_empty()))
+    };
+    let shown = read(Isolation::Uncommitted);
+    assert!(matches!(shown, Err(ReadError::NotLeader)), "{shown:?}");
+    assert!(read(Isolation::Log).unwrap().1, "replicas are compared");
+    set_role(partition, 2, Role::NotLeading);
+    let mut news = Vec::new();
+    partition.on_leader_at(LeaderEpoch(2), Offset(4), Offset::ZERO, &mut news);
+    let shown = read(Isolation::Uncommitted).unwrap();
+    assert_eq!(shown, (Offset(4), true), "a leader has named it");
+}
+
 /// A coordinator that decided in one epoch, and learns late that the log was another's meanwhile.
 #[test]
 fn a_writer_of_an_earlier_leader_epoch_is_refused_though_this_broker_leads_again() {

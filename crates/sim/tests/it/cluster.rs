@@ -109,3 +109,18 @@ fn coordinators_have_room_before_a_node_stays_away() {
     check_load(109, Load::ReplicatedTransactions);
     check_load(67, Load::ReplicatedGroups);
 }
+
+/// A consumer that may read from any replica asked the only one of a partition, which had just started and did not lead yet: it showed
+/// the end that its last checkpoint had, 0.
+#[test]
+fn the_only_replica_shows_no_end_before_it_leads() {
+    check_load(20025, Load::Coordinators);
+    check_load(20018, Load::Markers);
+}
+
+/// Nodes that were started one after the other with slow disks were not up when they had to serve again, and the demand that they do was
+/// wrong.
+#[test]
+fn disks_are_fast_before_nodes_begin_anew() {
+    check_load(20007, Load::Rot);
+}
