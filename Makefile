@@ -40,12 +40,13 @@ test-clients: build
 sim:
 	$(CARGO) run --release --package sim -- --seeds $(SEEDS) $(ARGS)
 
-## seeded runs of three brokers as one cluster, of each load: make sim-cluster SEEDS=3000
-CLUSTER_LOADS = cluster coordinators markers replicas replicated-groups replicated-transactions moves
+## seeded runs of three brokers as one cluster, shared out among its loads: make sim-cluster SEEDS=3000
+CLUSTER_LOADS = cluster coordinators markers replicas replicated-groups replicated-transactions moves rot
 sim-cluster:
 	$(CARGO) build --release --package sim
-	@failed=0; for load in $(CLUSTER_LOADS); do \
-	  $(CARGO) run --quiet --release --package sim -- --seeds $(SEEDS) --load $$load $(ARGS) || failed=1; done; exit $$failed
+	@failed=0; each=$$((($(SEEDS) + $(words $(CLUSTER_LOADS)) - 1) / $(words $(CLUSTER_LOADS)))); \
+	for load in $(CLUSTER_LOADS); do \
+	  $(CARGO) run --quiet --release --package sim -- --seeds $$each --load $$load $(ARGS) || failed=1; done; exit $$failed
 
 ## seeded runs of the quorum alone, on model disks and a model network: make sim-quorum SEEDS=50000
 sim-quorum:

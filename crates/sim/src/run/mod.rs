@@ -417,9 +417,9 @@ impl Run {
             self.demand_without_one();
         } else {
             self.drain();
+            self.make_disks_fast();
         }
         self.begin_anew();
-        self.make_disks_fast();
         self.demand_room();
         self.demand_ends();
         self.demand_moves();
@@ -433,7 +433,7 @@ impl Run {
         self.demand_equality();
     }
 
-    /// Demands have a time limit, of which one sync of a slow disk may take five seconds.
+    /// Demands have a time limit, of which one sync of a slow disk may take five seconds, and a start that writes many files anew all.
     fn make_disks_fast(&self) {
         for node in self.served_nodes() {
             let fast = Faults::default().sync_nanos;
