@@ -8,8 +8,9 @@ from ..preset import Case, Preset
 from ..protocol import Connection, RequestFailed
 from ..servers import ServerFailed
 from .appends import AppendersRaw
+from .consume import OneConsumer, ProducerAndConsumer, ThreeConsumers
 from .latency import EndToEnd
-from .produce import OneProducer, ThreeProducers
+from .produce import MessageSizes, OneProducer, Producers, ThreeProducers
 
 SIDES = ("esker-3", "kafka-3", "kafka-3-sync")
 IN_SYNC_SECONDS_MAX = 120.0
@@ -38,6 +39,90 @@ class ReplicatedEndToEnd(EndToEnd):
     name = "l21-3"
     title = "End to end over 3 replicas, acks=all: one 100-byte record at a time"
     sides = SIDES
+
+
+class ReplicatedStored(Producers):
+    name = "l15-3"
+    title = "One producer over 3 replicas, 1 kB records, into an empty topic and behind 1 GB of it"
+    source = "2014: rate against stored data"
+    sides = SIDES
+    STORED = 1_000_000
+
+    def cases(self, bench):
+        load = {"size": 1000, "partitions": 6, "settings": {"linger.ms": 5}}
+        return [Case("empty", {**load, "stored": 0}), Case("1 GB stored", {**load, "stored": bench.count(self.STORED)})]
+
+    def before(self, bench, server, topic, options):
+        stored = options.pop("stored")
+        if stored:
+            bench.fill(server, topic, stored, options["size"], options["partitions"])
+            bench.settle()
+
+
+class ReplicatedConsumer(OneConsumer):
+    name = "l17-3"
+    title = "One consumer, 100-byte records, 6 partitions of 3 replicas"
+    sides = ("esker-3", "kafka-3")
+
+
+class ReplicatedConsumers(ThreeConsumers):
+    name = "l18-3"
+    title = "Three consumers, 100-byte records, 6 partitions of 3 replicas"
+    sides = ("esker-3", "kafka-3")
+
+
+class ReplicatedProducerAndConsumer(ProducerAndConsumer):
+    name = "l19-3"
+    title = "Producer and consumer at once, 100-byte records, 6 partitions of 3 replicas"
+    sides = SIDES
+
+
+class ReplicatedMessageSizes(MessageSizes):
+    name = "l20-3"
+    title = "Message size from 10 bytes to 1 MiB, one producer, 6 partitions of 3 replicas"
+    sides = SIDES
+
+
+class Tiering(Preset):
+    """A paced producer and consumers that follow it, as one of the workloads of KIP-405 at a fifth of its rate per leader."""
+
+    source = "KIP-405: performance test, case 1"
+    metric = "p99_us"
+    unit = "us (p99)"
+    more_is_better = False
+    sides = SIDES
+    columns = ("p50_us", "p999_us", "records_per_s", "consumed_mib_per_s", "broker_cores", "others_cores")
+    CONSUMERS, PARTITIONS = 4, 6
+    SETTINGS = {"linger.ms": 5}
+
+    def measure(self, bench, side, case, state):
+        seconds = bench.seconds(6)
+        with bench.topic(side, self.PARTITIONS) as (server, topic):
+            read = bench.librdkafka("consume", server, topic, partitions=self.PARTITIONS, follow=1, seconds=seconds + 0.5)
+            readers = [bench.processes.begin(read) for _ in range(self.CONSUMERS)]
+            try:
+                with bench.meter(server) as figures:
+                    out = bench.run(bench.librdkafka("produce", server, topic, self.SETTINGS, size=self.SIZE, partitions=self.PARTITIONS,
+                                                     sample=10, rate=self.RATE, seconds=seconds), seconds)
+                    out.update(figures(out["records"]))
+                out["consumed_mib_per_s"] = sum(bench.finish_client(reader, seconds)["mib_per_s"] for reader in readers)
+            finally:
+                for reader in readers:
+                    bench.processes.kill(reader)
+        return out
+
+
+class TieringAll(Tiering):
+    name = "w1-3"
+    title = "W1: 12,400 records/s of 484 bytes over 3 replicas with acks=all, four consumers follow"
+    SIZE, RATE = 484, 12_400
+
+
+class TieringOne(Tiering):
+    name = "w2-3"
+    title = "W2: 24,000 records/s of 458 bytes over 3 replicas with acks=1, four consumers follow"
+    SIZE, RATE = 458, 24_000
+    SETTINGS = {"linger.ms": 5, "acks": 1}
 
 
 class ReplicatedAppenders(AppendersRaw):
@@ -100,6 +185,46 @@ class FailOver(Preset):
                 until = time.monotonic() + BEHIND_SECONDS
         ending.join()
         return longest
+
+
+class FailOverOfMany(Preset):
+    """One of three nodes dies that leads a third of the partitions; others are asked until they serve all of them."""
+
+    name = "fail-over-5000"
+    title = "From kill -9 of a node until others serve all of 5,000 partitions of 3 replicas"
+    source = "CLUSTER stage B: under 3 s"
+    metric = "served_ms"
+    unit = "ms"
+    more_is_better = False
+    sides = ("esker-3", "kafka-3")
+    PARTITIONS = 5000
+
+    def cases(self, bench):
+        return [Case("kill -9", {})]
+
+    def warm(self, bench, side, state):
+        """A death is never warm."""
+
+    def measure(self, bench, side, case, state):
+        with bench.topic(side, partitions=self.PARTITIONS) as (server, topic):
+            leader = server.leader_of(topic)
+            others = [node for node in server.nodes if node is not leader]
+            leader.kill()
+            died = time.monotonic()
+            while self._served_by(others, topic) < self.PARTITIONS:
+                if died + LEADER_SECONDS_MAX < time.monotonic():
+                    raise ServerFailed(f"not every partition is served within {LEADER_SECONDS_MAX} s")
+            served = time.monotonic() - died
+            leader.start()
+            server.wait_for_topic(topic, self.PARTITIONS, IN_SYNC_SECONDS_MAX)
+        return {"served_ms": served * 1000}
+
+    def _served_by(self, nodes, topic):
+        served = 0
+        for node in nodes:
+            with Connection(node.port, timeout=LEADER_SECONDS_MAX) as connection:
+                served += connection.served_partitions(topic, self.PARTITIONS)
+        return served
 
 
 class Appender:

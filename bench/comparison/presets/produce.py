@@ -21,11 +21,15 @@ class Producers(Preset):
         settings = options.pop("settings", {})
         seconds = bench.seconds(options.pop("seconds", 4))
         with bench.topic(side, options["partitions"], config=self.topic_config) as (server, topic):
+            self.before(bench, server, topic, options)
             with bench.meter(server) as figures:
                 out = bench.run(bench.librdkafka("produce", server, topic, settings, seconds=seconds, **options), seconds)
             out.update(figures(out["records"]))
             self.after(server, topic, options, out)
         return out
+
+    def before(self, bench, server, topic, options):
+        """What is in the topic when the load begins; takes its own options out."""
 
     def after(self, server, topic, options, out):
         """More figures while the topic is still there."""
