@@ -386,6 +386,10 @@ impl Feed {
             let (said, need) = slot.look(ticket, bytes_max - bytes, bytes == 0);
             needs.extend(need.map(|need| (need, ticket)));
             let Some(said) = said else {
+                // It did not fit beside what others have. Not at the end, it is not told of growth: nothing else would bring it up again.
+                if slot.is_left_behind() {
+                    self.ready.insert(place);
+                }
                 continue;
             };
             if let Fed::Records(read) = &said {
@@ -416,6 +420,13 @@ impl Feed {
 }
 
 impl Slot {
+    /// True if the log has more than was sent, and nothing is on its way.
+    fn is_left_behind(&self) -> bool {
+        let is_at_rest = !self.awaits_arrival && matches!(self.piece, Awaited::Nothing);
+        let lacks = |partition: &Arc<Partition>| self.at.end < partition.bounds().log_end;
+        is_at_rest && !self.is_watched && self.partition.as_ref().is_ok_and(lacks)
+    }
+
     /// The answer about the partition, and what has to be read first.
     fn look(
         &mut self,
@@ -431,7 +442,12 @@ impl Slot {
             return (None, None);
         }
         if let Awaited::Come(read) = std::mem::replace(&mut self.piece, Awaited::Nothing) {
-            return (self.say(&partition, read), None);
+            // Planned where there was little room, it may have nothing; there may be more by now.
+            let has_fitted =
+                |read: &Read| !read.records.is_empty() || read.bounds.log_end <= self.at.end;
+            if read.as_ref().map_or(true, has_fitted) {
+                return (self.say(&partition, read), None);
+            }
         }
         match partition.judge(self.at, self.epoch) {
             Ok(None) => {}

@@ -77,6 +77,18 @@ impl Leader {
         bytes.collect()
     }
 
+    /// The same over some answers, with the pieces that come between them.
+    fn gather_all(&mut self, bytes_max: usize) -> Vec<(Key, Option<usize>)> {
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            for (ticket, piece) in self.pieces() {
+                self.feed.on_piece(ticket.part, piece);
+            }
+            all.extend(self.gather(bytes_max));
+        }
+        all
+    }
+
     /// The pieces that the reader pool has made.
     fn pieces(&mut self) -> Vec<(Ticket, Piece)> {
         executed(&self.bench.shard.desk.shared.readers)
@@ -200,6 +212,40 @@ fn what_does_not_fit_beside_others_comes_with_the_next_answer() {
         2,
         "{first:?} {second:?}"
     );
+}
+
+/// Its watermark was told already, so that an answer without room for its records had nothing to say of it: it was not looked at again
+/// before the follower named it, which had no reason to.
+#[test]
+fn what_does_not_fit_is_not_forgotten_where_its_watermark_is_no_news() {
+    for topic in [HOT, COLD] {
+        let mut leader = Leader::new();
+        let key = leader.key(topic);
+        leader.bench.create("other", 1);
+        for number in 0..9 {
+            leader.bench.append(HOT, &[number; 100]);
+        }
+        leader.list("other", 0, true);
+        leader.list(topic, 0, true);
+        let mut sent = leader.gather_all(1);
+        sent.retain(|(of, bytes)| *of == key && bytes.is_some_and(|bytes| 0 < bytes));
+        let end = sent.len() as i64;
+        assert!((1..4).contains(&end), "one batch at a time: {sent:?}");
+        leader.bench.append("other", &[7; 200]);
+        leader.list("other", 0, false);
+        leader.list(topic, end, false);
+        let beside = leader.gather(280);
+        assert!(
+            beside.iter().all(|(of, _)| *of != key),
+            "no room, no news: {beside:?}"
+        );
+        let rest = leader.gather_all(ALL);
+        assert!(
+            rest.iter()
+                .any(|(of, bytes)| *of == key && bytes.is_some_and(|bytes| 0 < bytes)),
+            "{topic}: {rest:?}"
+        );
+    }
 }
 
 #[test]
