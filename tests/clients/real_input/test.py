@@ -76,7 +76,7 @@ def read_back(name, partitions=1):
 def end(name):
     """The end of partition 0 and its leader epoch, from ListOffsets v4."""
     body = struct.pack(">ib", -1, 0) + raw.array([raw.string(name) + raw.array([struct.pack(">iiq", 0, -1, -1)])])
-    with raw.Connection(BOOTSTRAP) as c:
+    with raw.Connection(raw.leaders(BOOTSTRAP, name)[0]) as c:
         reply = c.call(raw.LIST_OFFSETS, 4, body)
     reply.i32(), reply.i32(), reply.string(), reply.i32(), reply.i32()
     equal(reply.i16(), 0, "list offsets")
@@ -115,7 +115,7 @@ def same_after(what):
     equal(digest(back[:state["size"]]), state["digest"], f"digest {what}")
     log_end, epoch = end(state["name"])
     equal(log_end, state["end"], f"log end {what}")
-    with raw.Connection(BOOTSTRAP) as c:
+    with raw.Connection(raw.leaders(BOOTSTRAP, state["name"])[0]) as c:
         equal(raw.produce(c, state["name"], raw.batch([b"one", b"more"])), (0, log_end), f"produce {what}")
         if epoch > 0:
             equal(raw.fetch(c, state["name"], 0, epoch=epoch - 1)[1], FENCED_LEADER_EPOCH, "fetch with the epoch before")
