@@ -180,7 +180,12 @@ pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, Start
         // A deletion that is not committed deletes nothing, and a topic that may be committed is kept.
         let lookup = |id: Uuid, index: PartitionIndex| {
             let kept = find(&image, &dynamic, id, index);
-            kept.or_else(|| find(&newest, &dynamic, id, index))
+            // Its leader epoch may never be committed: a replica that began in it would take those that are for late ones.
+            let in_doubt = |found| Found {
+                epoch: LeaderEpoch(0),
+                ..found
+            };
+            kept.or_else(|| find(&newest, &dynamic, id, index).map(in_doubt))
         };
         let restore = |mut recovery: Recovery| {
             recovery.expect_removed(&deleted)?;

@@ -124,3 +124,10 @@ fn the_only_replica_shows_no_end_before_it_leads() {
 fn disks_are_fast_before_nodes_begin_anew() {
     check_load(20007, Load::Rot);
 }
+
+/// A node lost power before it knew what of its metadata was committed, and began its replicas in leader epochs of the part that never
+/// was: it took the later, lower ones for old, and led no more.
+#[test]
+fn a_start_takes_no_leader_epoch_that_may_never_be_committed() {
+    check_load(325, Load::ReplicatedGroups);
+}

@@ -537,13 +537,15 @@ impl Log {
         self.tell_holes();
         let log_end = self.end();
         let unread = self.unread.as_ref().and_then(|_| self.row((topic, index)));
+        // Epochs of the log have begun, whatever is known of the metadata.
+        let latest = self.epochs.latest().map(|latest| latest.epoch);
         let start = Start {
             log_start: self.log_start,
             local_start: self.local_start,
             restarted_at: self.restarted_at,
             committed: self.committed,
             log_end,
-            epoch: self.found.epoch,
+            epoch: latest.map_or(self.found.epoch, |latest| latest.max(self.found.epoch)),
             epochs: self.epochs,
             derived: self.derived,
             config: self.found.config,
