@@ -1,6 +1,7 @@
 //! A broker whose metadata name others: what it answers for partitions that it does not lead.
 
 use meta::Record;
+use model::{LeaderEpoch, Offset};
 use wire::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use wire::messages::describe_producers_request::TopicRequest;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -166,6 +167,8 @@ fn a_produce_is_sent_to_the_leader_and_told_where_that_is() {
 #[test]
 fn a_fetch_is_sent_to_the_leader_and_told_where_that_is() {
     let mut bench = bench();
+    let followed = bench.partition(TOPIC, FOLLOWED);
+    followed.on_leader_at(LeaderEpoch(3), Offset::ZERO, Offset::ZERO, &mut Vec::new());
     let asked = |partition: i32, current_leader_epoch: i32| FetchPartition {
         partition,
         current_leader_epoch,
@@ -203,7 +206,7 @@ fn a_fetch_is_sent_to_the_leader_and_told_where_that_is() {
         told,
         [
             (ErrorCode::FencedLeaderEpoch, 1, 3),
-            // A follower answers by itself (KIP-392).
+            // A follower that its leader has told what is committed answers by itself (KIP-392).
             (ErrorCode::None, -1, -1),
             (elsewhere, 2, 3),
             (elsewhere, -1, 3),
