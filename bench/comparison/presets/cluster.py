@@ -104,7 +104,7 @@ class Tiering(Preset):
                 with bench.meter(server) as figures:
                     out = bench.run(bench.librdkafka("produce", server, topic, self.SETTINGS, size=self.SIZE, partitions=self.PARTITIONS,
                                                      sample=10, rate=self.RATE, seconds=seconds), seconds)
-                    out.update(figures(out["records"]))
+                out.update(figures(out["records"]))
                 out["consumed_mib_per_s"] = sum(bench.finish_client(reader, seconds)["mib_per_s"] for reader in readers)
             finally:
                 for reader in readers:
