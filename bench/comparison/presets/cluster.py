@@ -95,6 +95,9 @@ class Tiering(Preset):
     CONSUMERS, PARTITIONS = 4, 6
     SETTINGS = {"linger.ms": 5}
 
+    def cases(self, bench):
+        return [Case(f"{self.CONSUMERS} consumers follow")]
+
     def measure(self, bench, side, case, state):
         seconds = bench.seconds(6)
         with bench.topic(side, self.PARTITIONS) as (server, topic):
@@ -187,23 +190,18 @@ class FailOver(Preset):
         return longest
 
 
-class FailOverOfMany(Preset):
+class FailOverOfMany(FailOver):
     """One of three nodes dies that leads a third of the partitions; others are asked until they serve all of them."""
 
     name = "fail-over-5000"
     title = "From kill -9 of a node until others serve all of 5,000 partitions of 3 replicas"
     source = "CLUSTER stage B: under 3 s"
     metric = "served_ms"
-    unit = "ms"
-    more_is_better = False
-    sides = ("esker-3", "kafka-3")
+    columns = ()
     PARTITIONS = 5000
 
     def cases(self, bench):
-        return [Case("kill -9", {})]
-
-    def warm(self, bench, side, state):
-        """A death is never warm."""
+        return [Case("kill -9")]
 
     def measure(self, bench, side, case, state):
         with bench.topic(side, partitions=self.PARTITIONS) as (server, topic):

@@ -43,15 +43,15 @@ struct Script {
     told: Vec<String>,
 }
 
+fn of_an_empty_log() -> Progress {
+    let ends = (Offset::ZERO, Offset::ZERO);
+    Progress::new(ends, Offset::ZERO, LeaderEpoch(0), 1)
+}
+
 impl Script {
     fn new() -> Script {
         Script {
-            progress: Progress::new(
-                (Offset::ZERO, Offset::ZERO),
-                Offset::ZERO,
-                LeaderEpoch(0),
-                1,
-            ),
+            progress: of_an_empty_log(),
             now: 0,
             partition_epoch: 1,
             wish: None,
@@ -382,12 +382,7 @@ impl Chance {
 fn every_ticket_is_redeemed_once_and_never_early() {
     for seed in 0..300 {
         let mut chance = Chance(seed);
-        let mut progress = Progress::new(
-            (Offset::ZERO, Offset::ZERO),
-            Offset::ZERO,
-            LeaderEpoch(0),
-            1,
-        );
+        let mut progress = of_an_empty_log();
         // Ends that each replica has told in this epoch; ours is what is durable.
         let mut synced: BTreeMap<i32, i64> = BTreeMap::new();
         let (mut in_sync, mut min, mut epoch) = (vec![ME], 1, 0);

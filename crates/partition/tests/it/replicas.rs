@@ -17,10 +17,10 @@ fn leading(in_sync: &[BrokerId]) -> Role {
     })
 }
 
-/// A directory with one partition that this broker leads; the other replica is in sync.
-fn led_by_two(machine: &Machine, config: LogConfig) -> Rig {
+/// A directory with one partition, before the metadata say anything of it.
+fn unled(machine: &Machine, config: LogConfig) -> Rig {
     let all = told(TOPICS);
-    let rig = open_unled(
+    open_unled(
         machine,
         Path::new(DIR),
         settings(),
@@ -28,9 +28,25 @@ fn led_by_two(machine: &Machine, config: LogConfig) -> Rig {
         |_| true,
         all,
     )
-    .unwrap();
+    .unwrap()
+}
+
+/// The same, led by this broker; the other replica is in sync.
+fn led_by_two(machine: &Machine, config: LogConfig) -> Rig {
+    let rig = unled(machine, config);
     set_role(&rig.partitions[0], 1, leading(&[ME, OTHER]));
     rig
+}
+
+/// Leads, appends five records that it syncs, and loses power.
+fn sync_five_and_lose_power(machine: &Machine) {
+    let mut rig = led_by_two(machine, small_segments());
+    for number in 0..5 {
+        append(&mut rig, number, Acks::None).unwrap();
+    }
+    commit(&rig);
+    drop(rig);
+    machine.power_cut();
 }
 
 fn append(rig: &mut Rig, number: usize, acks: Acks) -> Result<partition::Appended, AppendError> {
@@ -369,13 +385,7 @@ fn the_end_of_a_leader_epoch_fails_what_waits_and_refuses_what_comes() {
 #[test]
 fn after_a_start_a_role_says_what_is_committed() {
     let machine = machine(1);
-    let mut rig = led_by_two(&machine, small_segments());
-    for number in 0..5 {
-        append(&mut rig, number, Acks::None).unwrap();
-    }
-    commit(&rig);
-    drop(rig);
-    machine.power_cut();
+    sync_five_and_lose_power(&machine);
     let rig = led_by_two(&machine, small_segments());
     assert_eq!(points(&rig), [0, 0, 5, 5], "the follower may not have it");
     assert_eq!(follower_at(&rig, 4), []);
@@ -391,24 +401,8 @@ fn after_a_start_a_role_says_what_is_committed() {
 #[test]
 fn after_a_start_a_replica_shows_consumers_nothing_before_it_knows_what_is_committed() {
     let machine = machine(1);
-    let mut rig = led_by_two(&machine, small_segments());
-    for number in 0..5 {
-        append(&mut rig, number, Acks::None).unwrap();
-    }
-    commit(&rig);
-    drop(rig);
-    machine.power_cut();
-    let all = told(TOPICS);
-    let configs = [small_segments()];
-    let rig = open_unled(
-        &machine,
-        Path::new(DIR),
-        settings(),
-        &configs,
-        |_| true,
-        all,
-    )
-    .unwrap();
+    sync_five_and_lose_power(&machine);
+    let rig = unled(&machine, small_segments());
     let partition = &rig.partitions[0];
     let read = |isolation| {
         let request = ReadRequest {
