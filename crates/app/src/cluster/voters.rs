@@ -151,7 +151,7 @@ fn address(
 
 pub(super) fn remove(client: &mut Client, args: &RemoveArgs) -> Result<(), Failure> {
     let until = now(client).plus(PATIENCE);
-    for tries in 0.. {
+    loop {
         let quorum = client.describe_quorum()?;
         let voter = quorum.voters.iter().find(|voter| voter.node == args.node);
         let Some(voter) = voter else {
@@ -172,15 +172,15 @@ pub(super) fn remove(client: &mut Client, args: &RemoveArgs) -> Result<(), Failu
             Err(error) => match error.code() {
                 Some(ErrorCode::RequestTimedOut | ErrorCode::NotLeaderOrFollower)
                     if now(client) < until => {}
-                // An earlier try was carried out after all, and its leader has gone; the next one may not have told yet.
-                Some(ErrorCode::VoterNotFound) if 0 < tries && now(client) < until => {}
+                // A leader that removed itself answered no more, and the broker between asked the next leader:
+                // the voters asked again show it.
+                Some(ErrorCode::VoterNotFound) if now(client) < until => {}
                 _ => return Err(error.into()),
             },
         }
         // A leader that removed itself is followed by another.
         pause(client);
     }
-    Ok(())
 }
 
 fn now(client: &Client) -> Instant {
