@@ -85,6 +85,9 @@ struct Slot {
     awaits_arrival: bool,
     /// The committed offset and the log start that it was told last.
     told: (Offset, Offset),
+    /// Why its place could not be noted. It is told so, though this broker may lead by the time of the answer: it would have no reason to
+    /// name its place once more, and count for one that never asked.
+    unheard: Option<ReadError>,
 }
 
 /// See the module.
@@ -188,7 +191,15 @@ impl Feed {
         // Logs that part have nothing in common that counts; the follower learns of it by the answer.
         let bounds = partition.bounds();
         let is_within = at.end <= bounds.log_end && (bounds.log_start <= at.end);
-        if !is_within || is_new && !matches!(partition.judge(at, epoch), Ok(None)) {
+        if is_new {
+            let judged = partition.judge(at, epoch);
+            let goes_on = matches!(judged, Ok(None));
+            self.slot(place)?.unheard = judged.err();
+            if !goes_on {
+                return None;
+            }
+        }
+        if !is_within {
             return None;
         }
         // Told before it had come so far, it could not begin there.
@@ -218,6 +229,7 @@ impl Feed {
             piece: Awaited::Nothing,
             awaits_arrival: false,
             told: NEVER_TOLD,
+            unheard: None,
         };
         let place = match self.free.pop() {
             Some(place) => {
@@ -438,6 +450,9 @@ impl Slot {
             Ok(partition) => Arc::clone(partition),
             Err(why) => return (Some(Fed::Refused(FeedRefusal::Absent(*why))), None),
         };
+        if let Some(why) = self.unheard.take() {
+            return (Some(Fed::Refused(FeedRefusal::Read(why))), None);
+        }
         if self.awaits_arrival || matches!(self.piece, Awaited::Piece | Awaited::Void) {
             return (None, None);
         }

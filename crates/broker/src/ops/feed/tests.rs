@@ -1,5 +1,7 @@
 //! A follower that names positions by hand, and what it is sent.
 
+use wire::metadata::PartitionChangeRecord;
+
 use super::*;
 use crate::event_loop::bench::{Bench, executed};
 
@@ -307,4 +309,26 @@ fn only_the_leader_that_is_asked_for_judges_where_logs_part() {
         matches!(early, Fed::Refused(_)),
         "it does not lead there yet"
     );
+}
+
+/// It becomes the leader between the word of the follower and the answer. The follower has to say where it is once more, or it would never
+/// count: nothing else has it name a partition of which it has all.
+#[test]
+fn a_place_that_was_named_too_early_is_refused_though_the_answer_comes_in_time() {
+    let mut leader = Leader::new();
+    let hot = leader.key(HOT);
+    let partition = leader.bench.partition(HOT, 0);
+    let next = LeaderEpoch(partition.bounds().epoch.0 + 1);
+    leader.list_in(hot, next, 1, true);
+    let elected = PartitionChangeRecord {
+        topic_id: hot.0,
+        partition_id: hot.1.0,
+        leader: 1,
+        ..PartitionChangeRecord::default()
+    };
+    leader.bench.publish(&[elected.into()]);
+    assert_eq!(partition.leads_in(), Some(next));
+    assert_eq!(leader.gather(ALL), [(hot, None)]);
+    leader.list_in(hot, next, 1, true);
+    assert_eq!(leader.gather(ALL), [(hot, Some(0))]);
 }
