@@ -21,15 +21,15 @@ const SEARCHED_BYTES_MAX: u64 = 4 << 30;
 /// A head's offset, its length and epoch, and the byte that says which format it has.
 const MAGIC_AT: usize = 16;
 
-/// Base offset of the first batch behind damage at `position`, of those that have offsets above `floor`.
+/// Base offset of the first batch behind damage at `position`, of those that have these offsets: no checksum covers a base offset.
 pub fn next_offset_behind(
     file: &dyn File,
     position: u64,
     end: u64,
-    floor: Offset,
+    offsets: Range<Offset>,
 ) -> io::Result<Option<Offset>> {
-    let last_end = Offset(i64::MAX);
-    let found = first_behind_damage(file, position + 1, end, floor..last_end, last_end)?;
+    let last_end = offsets.end;
+    let found = first_behind_damage(file, position + 1, end, offsets, last_end)?;
     Ok(found.map(|(_, head)| head.base_offset()))
 }
 

@@ -57,7 +57,7 @@ pub(super) fn examine(disk: &dyn Disk, path: &Path, base: i64) -> io::Result<Rep
 /// Damage with the offsets that it takes: from the first that no good batch before it has to the next good batch.
 fn with_range(file: &dyn File, damage: Damage, end: u64, from: Offset) -> io::Result<String> {
     Ok(
-        match next_offset_behind(file, damage.position, end, from)? {
+        match next_offset_behind(file, damage.position, end, from..Offset(i64::MAX))? {
             Some(next) => format!("{damage}; offsets {from} up to {next} cannot be read"),
             None => format!("{damage}; nothing from offset {from} on can be read"),
         },

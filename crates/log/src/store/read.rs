@@ -464,9 +464,9 @@ impl Store {
         let io = |error| ReadError::Io { base, error };
         let segment = &segments[holder];
         let file = segment.file().map_err(io)?;
-        let floor = floor.advance(1);
-        let found = next_offset_behind(&*file, damage.position, segment.len(), floor);
         let next = segments.get(holder + 1).map(|next| next.base());
+        let offsets = floor.advance(1)..next.unwrap_or(Offset(i64::MAX));
+        let found = next_offset_behind(&*file, damage.position, segment.len(), offsets);
         Ok(found.map_err(io)?.or(next))
     }
 

@@ -66,3 +66,26 @@ fn behind_rot_the_next_good_offset_is_found() {
         });
     }
 }
+
+/// No checksum covers a base offset: one that rotted names offsets that are of other segments, or that are none.
+#[test]
+fn nothing_is_behind_damage_but_what_the_segment_may_have() {
+    on_every_machine("behind-damage", |place| {
+        let store = place.create(small_segments(900), 0);
+        (0..20).for_each(|at| append(&store, &[batch(at * 2, 2, 1000 + at)]));
+        store.sync().unwrap();
+        let known = store.known();
+        let next_base = store.segments()[1].base();
+        let last = next_base.0 - 2;
+        rot(place, &store, last, 0);
+        rot(place, &store, last - 2, 70);
+        drop(store);
+        let (store, _) = place.open(small_segments(900), Some(known));
+        let from = Offset(last - 2);
+        let Err(log::ReadError::Damaged { base, damage }) = store.verify(from, store.log_end())
+        else {
+            panic!("the records of {from} rotted");
+        };
+        assert_eq!(store.behind(base, damage, from).unwrap(), Some(next_base));
+    });
+}
