@@ -15,7 +15,7 @@ use meta::decide::alter_partition::{AlterPartitionError, Member, Proposal, alter
 use meta::decide::assign_dirs::{AssignDirError, Assignment, assign_dirs};
 use meta::decide::elect_leaders::{ElectError, Election, elect_leaders};
 use meta::decide::heartbeat::{fence, heartbeat, leads_any, unregister};
-use meta::decide::registration::{Registering, register};
+use meta::decide::registration::{Before, Registering, register};
 use meta::decide::{TopicRules, TopicSettings};
 use meta::sessions::{Heartbeat, Sessions, State};
 use meta::{Endpoint, Image, Levels, NO_LEADER, Partition, Record, Resource, Topic, Trouble};
@@ -267,8 +267,11 @@ impl Run {
             ]),
             rack: self.chance.once_in(2).then(|| "r".to_owned()),
             log_dirs: vec![dir(id, 1), dir(id, 2)],
-            previous_epoch,
-            previous_incarnation: None,
+            before: Before {
+                epoch: previous_epoch,
+                incarnation: None,
+            },
+            before_in: BTreeMap::new(),
         };
         let decided = register(&self.image, &InImage, &registering, false);
         let decided = decided.expect("it fits");

@@ -1,13 +1,14 @@
 //! The life of the broker in a file of each log directory: the epoch of its last registration (KIP-966), and its incarnation.
 //!
 //! A broker that registers says with it that it lost nothing since: it was let in with that epoch, and every directory that it registered
-//! still knows it. One that is not as new as the others is a copy from before; one that was not registered, because it had failed, has
+//! still knows it. Where one of them is missing, the others speak for the replicas in them alone. One that is not as new as the others is a copy from before; one that was not registered, because it had failed, has
 //! nothing that counts since. A file that is missing or damaged is no claim, and a wrong one is never made: the controller compares it with
 //! what it knows.
 //!
 //! The incarnation is durable before the broker asks to be registered. A crash between the registration and the writing of its epoch
 //! leaves a broker that knows itself by its incarnation alone; one before the registration leaves the epoch before.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -61,6 +62,8 @@ pub(crate) struct Before {
     pub(crate) life: Life,
     /// The newest epoch that the directories agree in which are open: to be kept until there is a newer one, for a start with all of them.
     pub(crate) epoch: Option<Part<i64>>,
+    /// Where directories of a life are missing, the life that each open one of it knows: its own replicas lost nothing since.
+    pub(crate) apart: BTreeMap<Uuid, Life>,
 }
 
 /// A part on which all open directories agree that were registered with it, and whether these are all there were.
@@ -79,6 +82,23 @@ pub(crate) fn load(disk: &dyn Disk, dirs: &[(Uuid, &Path)], has_failed: bool) ->
     let newest = epochs.pop();
     let incarnations = agreed(&files, has_failed, |known| known.incarnation.as_ref());
     let complete = incarnations.iter().find(|agreed| agreed.is_complete);
+    let mut apart: BTreeMap<Uuid, Life> = BTreeMap::new();
+    let is_open = |id: &&Uuid| dirs.iter().any(|(open, _)| open == *id);
+    let partial = incarnations.iter().filter(|agreed| !agreed.is_complete);
+    for Part { value, dirs } in partial.map(|agreed| &agreed.part) {
+        for id in dirs.iter().filter(is_open) {
+            apart.entry(*id).or_default().incarnation = Some(*value);
+        }
+    }
+    let partial = epochs
+        .iter()
+        .chain(&newest)
+        .filter(|agreed| !agreed.is_complete);
+    for Part { value, dirs } in partial.map(|agreed| &agreed.part) {
+        for id in dirs.iter().filter(is_open) {
+            apart.entry(*id).or_default().epoch = Some(*value);
+        }
+    }
     Before {
         life: Life {
             epoch: (newest.as_ref())
@@ -87,6 +107,7 @@ pub(crate) fn load(disk: &dyn Disk, dirs: &[(Uuid, &Path)], has_failed: bool) ->
             incarnation: complete.map(|agreed| agreed.part.value),
         },
         epoch: newest.map(|newest| newest.part),
+        apart,
     }
 }
 
@@ -329,6 +350,8 @@ mod tests {
         let alone = load_of(&machine, &[1]);
         assert_eq!(alone.life, Life::default(), "one that counts is away");
         assert_eq!(alone.epoch, known(Some(7), 1, &[0, 1]).epoch);
+        let its_own = |life| BTreeMap::from([(id(1), life)]);
+        assert_eq!(alone.apart, its_own(life(Some(7), Some(1))));
         // It was about to register, and never did: the life before is the last that counts.
         let announced = Known {
             epoch: alone.epoch,
@@ -336,15 +359,22 @@ mod tests {
         };
         put(&machine, 1, &announced);
         assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(7), Some(2)));
-        assert_eq!(load_of(&machine, &[1]).life, life(None, Some(2)));
+        let alone = load_of(&machine, &[1]);
+        assert_eq!(alone.life, life(None, Some(2)));
+        assert_eq!(alone.apart, its_own(life(Some(7), None)));
         // It did: what is in the other counts for nothing since.
         put(&machine, 1, &known(Some(9), 2, &[1]));
         assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(9), Some(2)));
         assert_eq!(load_of(&machine, &[1]).life, life(Some(9), Some(2)));
         // The one that was in that life is a copy from before, or away.
         put(&machine, 1, &known(Some(7), 1, &[0, 1]));
-        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(7), Some(1)));
+        let both = load_of(&machine, &[0, 1]);
+        assert_eq!(both.life, life(Some(7), Some(1)));
+        assert_eq!(both.apart, BTreeMap::new(), "the whole claim says it");
         assert_eq!(load_of(&machine, &[0]).life, Life::default());
+        // Of two that are open one is a copy from before: neither speaks for itself.
+        put(&machine, 0, &known(Some(6), 1, &[0, 1]));
+        assert_eq!(load_of(&machine, &[0, 1]).apart, BTreeMap::new());
     }
 
     #[test]

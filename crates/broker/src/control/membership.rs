@@ -10,7 +10,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, EncodeError, ErrorCode, Message, Reader, Request, Uuid};
 
-use super::life_file::{self, Before, Known, Part};
+use super::life_file::{self, Before, Known, Life, Part};
 use super::lifecycle::{Ask, Heard, Lifecycle, Pace};
 use crate::shared::Shared;
 
@@ -102,6 +102,7 @@ impl Membership {
             log_dirs: broker.log_dirs.clone(),
             previous_broker_epoch: before.life.epoch.unwrap_or(NO_EPOCH),
             previous_incarnation_id: before.life.incarnation.unwrap_or(Uuid::ZERO),
+            log_dir_lives: before.apart.iter().map(dir_life).collect(),
             ..BrokerRegistrationRequest::default()
         };
         let pace = Pace {
@@ -279,6 +280,14 @@ impl Membership {
         } else if !shared.metadata.is_serving() {
             tracing::warn!(target: env::logs::BROKER, ?code, "no client is served: {NOT_COUNTED_IN}");
         }
+    }
+}
+
+fn dir_life((directory, life): (&Uuid, &Life)) -> registration::LogDirLife {
+    registration::LogDirLife {
+        directory: *directory,
+        broker_epoch: life.epoch.unwrap_or(NO_EPOCH),
+        incarnation_id: life.incarnation.unwrap_or(Uuid::ZERO),
     }
 }
 

@@ -12,7 +12,7 @@ use wire::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
 
 use super::draft::{Cause, Draft, TopicSettings, eligible, in_isr};
 use crate::dir;
-use crate::image::{Endpoint, Image, Levels};
+use crate::image::{Endpoint, Image, Levels, Partition, Registration};
 use crate::record::Record;
 use crate::versions::{ELR_VERSION, METADATA_VERSION, MetadataVersion};
 
@@ -26,10 +26,25 @@ pub struct Registering {
     pub features: BTreeMap<String, Levels>,
     pub rack: Option<String>,
     pub log_dirs: Vec<Uuid>,
-    /// The epoch of the life before this one, if that ended cleanly.
-    pub previous_epoch: Option<i64>,
-    /// The incarnation of that life, which may not have learned its epoch.
-    pub previous_incarnation: Option<Uuid>,
+    /// The life before this one, if it ended cleanly.
+    pub before: Before,
+    /// The same of single directories, where others of that life are missing.
+    pub before_in: BTreeMap<Uuid, Before>,
+}
+
+/// An earlier life of a broker of which nothing is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    pub epoch: Option<i64>,
+    /// It may not have learned its epoch.
+    pub incarnation: Option<Uuid>,
+}
+
+impl Before {
+    /// True if `known` is the broker in that life.
+    fn is_of(&self, known: &Registration) -> bool {
+        self.epoch == Some(known.epoch) || self.incarnation == Some(known.incarnation)
+    }
 }
 
 /// Why a broker is not registered; the texts are those of Kafka.
@@ -105,11 +120,16 @@ pub fn register(
             record.broker_epoch = known.epoch;
         }
         _ => {
-            let is_clean = known.is_some_and(|known| {
-                broker.previous_epoch == Some(known.epoch)
-                    || broker.previous_incarnation == Some(known.incarnation)
+            let is_clean = |before: &Before| known.is_some_and(|known| before.is_of(known));
+            let clean_dirs = broker.before_in.iter();
+            let clean_dirs: BTreeSet<Uuid> = clean_dirs
+                .filter(|(dir, before)| broker.log_dirs.contains(dir) && is_clean(before))
+                .map(|(dir, _)| *dir)
+                .collect();
+            end_life(&mut draft, broker.id, |partition| {
+                is_clean(&broker.before)
+                    || (partition.directory(broker.id)).is_some_and(|dir| clean_dirs.contains(&dir))
             });
-            end_life(&mut draft, broker.id, is_clean);
         }
     }
     let (epoch, is_fenced) = (record.broker_epoch, record.fenced);
@@ -122,15 +142,15 @@ pub fn register(
     })
 }
 
-/// The life before this one is over for the partitions that had it in sync.
-fn end_life(draft: &mut Draft<'_>, broker: BrokerId, is_clean: bool) {
+/// The life before this one is over for the partitions that had it in sync. Those whose replica `is_clean` stay eligible.
+fn end_life(draft: &mut Draft<'_>, broker: BrokerId, is_clean: impl Fn(&Partition) -> bool) {
     let has_eligible = 1 <= draft.image().feature(ELR_VERSION);
-    if has_eligible && !is_clean {
-        draft.settle(Cause::Unclean(broker), in_isr(broker));
-        draft.settle(Cause::Unclean(broker), eligible(broker));
-    } else {
-        draft.settle(Cause::Gone(broker), in_isr(broker));
+    if has_eligible {
+        let cause = Cause::Unclean(broker);
+        draft.settle(cause, |it| in_isr(broker)(it) && !is_clean(it));
+        draft.settle(cause, |it| eligible(broker)(it) && !is_clean(it));
     }
+    draft.settle(Cause::Gone(broker), in_isr(broker));
 }
 
 fn check_directories(image: &Image, broker: &Registering) -> Result<(), RegisterError> {

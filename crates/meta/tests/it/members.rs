@@ -9,7 +9,7 @@ use meta::decide::create_partitions::{Growth, create_partitions};
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, unregister};
 use meta::decide::producer_ids::{AllocateError, allocate_for};
 use meta::decide::reassign::{ReassignError, Target, is_in_progress, reassign};
-use meta::decide::registration::{RegisterError, Registering, register};
+use meta::decide::registration::{Before, RegisterError, Registering, register};
 use meta::decide::{TopicRules, TopicSettings};
 use meta::sessions::{Heartbeat, HeartbeatError, State, Step};
 use meta::{Endpoint, Image, Levels, NO_LEADER, Partition, Record, SecurityProtocol, Trouble};
@@ -316,8 +316,8 @@ fn registering(id: i32, incarnation: u8) -> Registering {
         ]),
         rack: Some("r".into()),
         log_dirs: vec![dir(id, 1), dir(id, 2)],
-        previous_epoch: None,
-        previous_incarnation: None,
+        before: Before::default(),
+        before_in: BTreeMap::new(),
     }
 }
 
@@ -342,7 +342,7 @@ fn a_new_life_is_out_of_the_isr_and_after_an_unclean_stop_not_eligible() {
     let fenced = after(&image, &fence(&image, &STRICT, BrokerId(1)));
     assert_eq!(shown(&fenced, 0), (2, vec![2], vec![1]));
     let known = fenced.broker(BrokerId(1)).map(|broker| broker.incarnation);
-    for (previous_epoch, previous_incarnation, eligible) in [
+    for (epoch, incarnation, eligible) in [
         (Some(11), None, vec![1]),
         (Some(10), None, vec![]),
         (None, None, vec![]),
@@ -350,8 +350,7 @@ fn a_new_life_is_out_of_the_isr_and_after_an_unclean_stop_not_eligible() {
         (None, Some(Uuid([98; 16])), vec![]),
     ] {
         let broker = Registering {
-            previous_epoch,
-            previous_incarnation,
+            before: Before { epoch, incarnation },
             ..registering(1, 99)
         };
         for (image, expected) in [(&fenced, &eligible), (&image, &eligible)] {
@@ -360,12 +359,52 @@ fn a_new_life_is_out_of_the_isr_and_after_an_unclean_stop_not_eligible() {
             assert_eq!(
                 shown(&image, 0),
                 (2, vec![2], expected.clone()),
-                "{previous_epoch:?}"
+                "{epoch:?} {incarnation:?}"
             );
             assert_eq!(
                 image.broker(BrokerId(1)).expect("there").epoch,
                 decided.epoch
             );
+        }
+    }
+}
+
+/// A replica of broker 1 is in its directory of that number.
+fn assignment(number: u8, partition: i32) -> Assignment {
+    Assignment {
+        dir: dir(1, number),
+        topic: Uuid([1; 16]),
+        partition: PartitionIndex(partition),
+    }
+}
+
+/// Its disk with the second directory failed: what it had in the first is there.
+#[test]
+fn a_new_life_without_a_directory_stays_eligible_in_the_others() {
+    let image = cluster(&[&[1, 2], &[1, 2]]);
+    let (first, second) = (dir(1, 1), dir(1, 2));
+    let moved = [assignment(2, 1)];
+    let moved = assign_dirs(&image, &STRICT, BrokerId(1), 11, &moved).expect("allowed");
+    let image = after(&image, &moved.records);
+    for (log_dirs, epoch, eligible) in [
+        (vec![first], 11, [vec![1], vec![]]),
+        (vec![first], 10, [vec![], vec![]]),
+        (vec![second], 11, [vec![], vec![]]),
+        (vec![first, second], 11, [vec![1], vec![]]),
+    ] {
+        let of_first = Before {
+            epoch: Some(epoch),
+            incarnation: None,
+        };
+        let broker = Registering {
+            log_dirs,
+            before_in: BTreeMap::from([(first, of_first)]),
+            ..registering(1, 99)
+        };
+        let decided = register(&image, &STRICT, &broker, false).expect("fits");
+        let image = after(&image, &decided.records);
+        for (at, eligible) in eligible.into_iter().enumerate() {
+            assert_eq!(shown(&image, at), (2, vec![2], eligible));
         }
     }
 }
@@ -527,11 +566,6 @@ fn fewer_replicas_lead_on_and_the_order_alone_is_changed_at_once() {
 #[test]
 fn a_broker_says_where_replicas_are_and_one_in_a_failed_directory_is_out_of_sync() {
     let image = cluster(&[&[1, 2, 3], &[2, 3]]);
-    let assignment = |number, partition| Assignment {
-        dir: dir(1, number),
-        topic: Uuid([1; 16]),
-        partition: PartitionIndex(partition),
-    };
     let elsewhere = Assignment {
         topic: Uuid([2; 16]),
         ..assignment(2, 0)

@@ -16,6 +16,7 @@ pub struct BrokerRegistrationRequest {
     pub log_dirs: Vec<Uuid>,
     pub previous_broker_epoch: i64,
     pub previous_incarnation_id: Uuid,
+    pub log_dir_lives: Vec<LogDirLife>,
 }
 
 impl Default for BrokerRegistrationRequest {
@@ -31,6 +32,7 @@ impl Default for BrokerRegistrationRequest {
             log_dirs: Vec::new(),
             previous_broker_epoch: -1,
             previous_incarnation_id: Uuid::ZERO,
+            log_dir_lives: Vec::new(),
         }
     }
 }
@@ -55,11 +57,13 @@ impl Message for BrokerRegistrationRequest {
             },
             previous_broker_epoch: if version >= 3 { r.i64()? } else { -1 },
             previous_incarnation_id: Uuid::ZERO,
+            log_dir_lives: Vec::new(),
         };
         for _ in 0..r.tag_count()? {
             let tag = r.tag()?;
             match tag.number {
                 1000 => message.previous_incarnation_id = r.uuid()?,
+                1001 => message.log_dir_lives = r.structs(version, true, 41)?,
                 _ => r.skip_tag(tag),
             }
             r.end_tag(tag)?;
@@ -91,10 +95,18 @@ impl Message for BrokerRegistrationRequest {
         if version >= 3 {
             w.i64(self.previous_broker_epoch);
         }
-        w.uvarint(u32::from(self.previous_incarnation_id != Uuid::ZERO));
+        w.uvarint(
+            u32::from(self.previous_incarnation_id != Uuid::ZERO)
+                + u32::from(!self.log_dir_lives.is_empty()),
+        );
         if self.previous_incarnation_id != Uuid::ZERO {
             let tag = w.begin_tag(1000);
             w.uuid(self.previous_incarnation_id);
+            w.end_tag(tag);
+        }
+        if !self.log_dir_lives.is_empty() {
+            let tag = w.begin_tag(1001);
+            w.structs(&self.log_dir_lives, version, true)?;
             w.end_tag(tag);
         }
         Ok(())
@@ -153,6 +165,43 @@ impl Message for Feature {
         w.string(&self.name, true)?;
         w.i16(self.min_supported_version);
         w.i16(self.max_supported_version);
+        w.uvarint(0);
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogDirLife {
+    pub directory: Uuid,
+    pub broker_epoch: i64,
+    pub incarnation_id: Uuid,
+}
+
+impl Default for LogDirLife {
+    fn default() -> Self {
+        Self {
+            directory: Uuid::ZERO,
+            broker_epoch: -1,
+            incarnation_id: Uuid::ZERO,
+        }
+    }
+}
+
+impl Message for LogDirLife {
+    fn decode(r: &mut Reader, _version: i16) -> Result<Self, DecodeError> {
+        let message = Self {
+            directory: r.uuid()?,
+            broker_epoch: r.i64()?,
+            incarnation_id: r.uuid()?,
+        };
+        r.skip_tags()?;
+        Ok(message)
+    }
+
+    fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
+        w.uuid(self.directory);
+        w.i64(self.broker_epoch);
+        w.uuid(self.incarnation_id);
         w.uvarint(0);
         Ok(())
     }

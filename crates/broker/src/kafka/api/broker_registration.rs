@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use meta::decide::registration::{RegisterError, Registering};
+use meta::decide::registration::{Before, RegisterError, Registering};
 use meta::image::Levels;
 use meta::{Endpoint, SecurityProtocol};
 use model::BrokerId;
 use wire::messages::{BrokerRegistrationRequest, BrokerRegistrationResponse};
-use wire::{ApiKey, ErrorCode};
+use wire::{ApiKey, ErrorCode, Uuid};
 
 use super::overdue::Overdue;
 use crate::event_loop::Outcome;
@@ -58,8 +58,16 @@ fn registering(request: BrokerRegistrationRequest) -> Registering {
         };
         (feature.name, levels)
     });
-    let previous = request.previous_broker_epoch;
-    let incarnation_before = request.previous_incarnation_id;
+    let before = |epoch: i64, incarnation: Uuid| Before {
+        epoch: (epoch != NO_EPOCH).then_some(epoch),
+        incarnation: (!incarnation.is_zero()).then_some(incarnation),
+    };
+    let of_dirs = (request.log_dir_lives.into_iter()).map(|life| {
+        (
+            life.directory,
+            before(life.broker_epoch, life.incarnation_id),
+        )
+    });
     Registering {
         id: BrokerId(request.broker_id),
         incarnation: request.incarnation_id,
@@ -67,8 +75,11 @@ fn registering(request: BrokerRegistrationRequest) -> Registering {
         features: features.collect::<BTreeMap<String, Levels>>(),
         rack: request.rack,
         log_dirs: request.log_dirs,
-        previous_epoch: (previous != NO_EPOCH).then_some(previous),
-        previous_incarnation: (!incarnation_before.is_zero()).then_some(incarnation_before),
+        before: before(
+            request.previous_broker_epoch,
+            request.previous_incarnation_id,
+        ),
+        before_in: of_dirs.collect(),
     }
 }
 

@@ -52,17 +52,27 @@ fn leader(nodes: &Nodes, asked: Node) -> Option<i32> {
     nodes.leaders(asked, TOPIC)?.first().copied()
 }
 
+/// Of each node; the first has the metadata.
+const DIRS: [&str; 3] = ["/data", "/data1", "/data2"];
+
 /// The cluster, its active controller, and the node with the last replica, which was killed.
 fn killed(seed: u64) -> (Nodes, Node, Node) {
-    let mut nodes = Nodes::start(seed);
+    let mut nodes = Nodes::start_with(seed, &[("log.dirs", "/data,/data1,/data2")]);
     let active = active(&nodes).expect("three voters have one");
     let last = ALL.into_iter().find(|node| *node != active);
     let last = last.expect("two others");
     create(&nodes, active, last);
+    nodes.produce(last, TOPIC, "value");
+    nodes.until(|nodes| Some(dir_of_last(nodes, last).is_some()));
     nodes.kill(last);
     nodes.until(|nodes| Some(leader(nodes, active)? == -1));
     assert_eq!(isr(&nodes, active), Some(Vec::new()));
     (nodes, active, last)
+}
+
+fn dir_of_last(nodes: &Nodes, node: Node) -> Option<&'static str> {
+    let has_it = |dir: &&str| !nodes.dirs_in(dir, node, TOPIC).is_empty();
+    DIRS.into_iter().find(has_it)
 }
 
 #[test]
@@ -76,7 +86,8 @@ fn the_last_replica_in_sync_leads_again_after_a_kill() {
 #[test]
 fn one_that_may_have_lost_something_leads_when_an_operator_says_so() {
     let (mut nodes, active, last) = killed(32);
-    nodes.remove_file(last, "esker.epoch");
+    let own = dir_of_last(&nodes, last).expect("its log is there");
+    nodes.remove_file(last, &format!("{own}/esker.epoch"));
     nodes.start_one(last);
     nodes.until(|nodes| Some(nodes.metadata(last)?.brokers.len() == 3));
     nodes.pass(Duration::from_secs(15));
@@ -93,4 +104,15 @@ fn one_that_may_have_lost_something_leads_when_an_operator_says_so() {
         answer.replica_election_results[0].partition_result[0].error_code
     });
     nodes.until(|nodes| Some(leader(nodes, active)? == i32::from(last)));
+}
+
+#[test]
+fn a_replica_leads_again_though_another_directory_of_its_broker_is_missing() {
+    let (mut nodes, active, last) = killed(33);
+    let in_use = [Some(DIRS[0]), dir_of_last(&nodes, last)];
+    let missing = DIRS.into_iter().find(|dir| !in_use.contains(&Some(dir)));
+    nodes.break_dir(last, missing.expect("there are three"));
+    nodes.start_one(last);
+    nodes.until(|nodes| Some(leader(nodes, active)? == i32::from(last)));
+    assert_eq!(isr(&nodes, active), Some(vec![i32::from(last)]));
 }

@@ -168,6 +168,15 @@ impl Nodes {
         replaced.expect("it is there");
     }
 
+    /// A file in the place of a directory, which cannot be opened any more, on the disk of a node that does not run.
+    pub(super) fn break_dir(&self, node: Node, path: &str) {
+        let (disk, path) = (self.machines.get(HostId(node)).env().disk, Path::new(path));
+        let broken = (disk.remove_dir_all(path))
+            .and_then(|()| disk.open(path, Open::Truncate))
+            .and_then(|_| disk.sync_dir(Path::new("/")));
+        broken.expect("it is there");
+    }
+
     /// The files below a path on the disk of a node that does not run.
     pub(super) fn files(&self, node: Node, path: &str) -> Vec<(PathBuf, Vec<u8>)> {
         let disk = self.machines.get(HostId(node)).env().disk;
