@@ -115,7 +115,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "codec of what is written to the offsets topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd";
     "offsets.topic.num.partitions" Int "50" AtLeast(1) ReadOnly Works "partitions of the offsets topic";
     "offsets.topic.replication.factor" Short "3" AtLeast(1) ReadOnly Works
-        "replicas of the offsets topic, or as many as there are brokers when it is made";
+        "replicas of the offsets topic, or as many as there are brokers or will be by the named voters; it is made once so many are registered";
     "offsets.topic.segment.bytes" Int "104857600" AtLeast(1) ReadOnly Works "segment size of the offsets topic";
     "share.coordinator.append.linger.ms" Int "-1" AtLeast(-1) ReadOnly Accepted
         "time the share coordinator gathers writes; -1 adapts";
@@ -151,7 +151,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "transaction.state.log.min.isr" Int "2" AtLeast(1) ReadOnly Works "min.insync.replicas of the transaction topic";
     "transaction.state.log.num.partitions" Int "50" AtLeast(1) ReadOnly Works "partitions of the transaction topic";
     "transaction.state.log.replication.factor" Short "3" AtLeast(1) ReadOnly Works
-        "replicas of the transaction topic, or as many as there are brokers when it is made";
+        "replicas of the transaction topic, or as many as there are brokers or will be by the named voters; it is made once so many are registered";
     "transaction.state.log.segment.bytes" Int "104857600" AtLeast(1) ReadOnly Works
         "segment size of the transaction topic";
     "transaction.two.phase.commit.enable" Boolean "false" Any ReadOnly Accepted

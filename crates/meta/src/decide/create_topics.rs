@@ -163,11 +163,11 @@ pub fn auto_create(
 
 /// The topic that is made when a request names no settings.
 fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
-    let usable = Placement::new(image).usable_count();
+    let expected = expected_brokers(image, broker);
     let internal = |prefix: &str, short: &str| {
         let number = |what: String| broker.number(&what).unwrap_or(1);
         let factor = number(format!("{prefix}.replication.factor"))
-            .min(i64::try_from(usable).unwrap_or(1))
+            .min(i64::try_from(expected).unwrap_or(1))
             .max(1);
         NewTopic {
             name: name.into(),
@@ -234,6 +234,18 @@ fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
             replication_factor: DEFAULT as i16,
             ..NewTopic::default()
         },
+    }
+}
+
+/// Brokers there are, or are going to be: where the nodes that keep the metadata are brokers as well, those that the settings name. While a
+/// cluster starts for the first time some have not registered, and internal topics would have too few replicas for good.
+fn expected_brokers(image: &Image, broker: &Broker) -> usize {
+    let usable = Placement::new(image).usable_count();
+    let quorum = &broker.quorum;
+    if quorum.roles.broker && quorum.roles.controller {
+        usable.max(quorum.voters.len())
+    } else {
+        usable
     }
 }
 

@@ -400,6 +400,20 @@ fn topics_have_a_replica_on_each_broker_that_is_registered_and_on_three_at_most(
 }
 
 #[test]
+fn internal_topics_wait_for_the_brokers_that_the_settings_name() {
+    let voters = "controller.quorum.voters=1@h:1,2@h:2,3@h:3\nesker.cluster.insecure=true";
+    let combined = format!("node.id=1\nlisteners=PLAINTEXT://h:1\n{voters}");
+    assert_eq!(factors(&image(2), &combined), [Some(2), None, None]);
+    assert_eq!(factors(&image(3), &combined), [Some(3); 3]);
+    let of_two = format!("{combined}\noffsets.topic.replication.factor=2");
+    assert_eq!(factors(&image(2), &of_two), [Some(2), Some(2), None]);
+    let broker_alone = format!(
+        "process.roles=broker\nnode.id=4\nlisteners=PLAINTEXT://h:4\ncontroller.listener.names=C\n{voters}"
+    );
+    assert_eq!(factors(&image(2), &broker_alone), [Some(2); 3]);
+}
+
+#[test]
 fn a_number_of_replicas_that_is_set_is_the_one_of_its_topics_alone() {
     let of = |name: &str, factor: i32| {
         format!(
