@@ -391,10 +391,16 @@ impl Shared {
 
     /// A shard has ended; after the last one the quorum need not go on.
     pub(crate) fn on_shard_ended(&self) {
-        if self.shards.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.metadata.mailbox.wake();
+        match self.shards.fetch_sub(1, Ordering::AcqRel) {
+            1 => self.metadata.mailbox.wake(),
+            _ => self.inboxes.wake_shards(),
         }
         self.on_loop_ended();
+    }
+
+    /// True if all shards but one have ended.
+    pub(crate) fn is_last_shard(&self) -> bool {
+        self.shards.load(Ordering::Acquire) == 1
     }
 
     pub(crate) fn have_shards_ended(&self) -> bool {

@@ -34,10 +34,14 @@ pub(crate) struct Door {
     pub(super) readable: Vec<Ticket>,
     /// When a request came last that needs no commit.
     pub(crate) asked_at: Option<Instant>,
+    /// True once clients are served: this broker is part of its cluster.
+    pub(crate) is_open: bool,
+    /// Requests that came before, in their order.
+    pub(crate) early: Vec<WaiterKey>,
 }
 
 impl Door {
-    pub(crate) fn new(parked: Pending<Parked>, session_slots: usize) -> Door {
+    pub(crate) fn new(parked: Pending<Parked>, session_slots: usize, is_open: bool) -> Door {
         Door {
             sessions: Sessions::new(session_slots),
             parked,
@@ -48,6 +52,8 @@ impl Door {
             grown: Vec::new(),
             readable: Vec::new(),
             asked_at: None,
+            is_open,
+            early: Vec::new(),
         }
     }
 

@@ -74,7 +74,8 @@ impl Hall<'_> {
                 | Waiting::Replica(_)
                 | Waiting::Search(_)
                 | Waiting::Quorum
-                | Waiting::Remote(_),
+                | Waiting::Remote(_)
+                | Waiting::Membership(_),
             )
             | None => {}
         }
@@ -173,6 +174,7 @@ impl Hall<'_> {
                 // Its client has gone.
                 Some(Waiting::Fetch(_)) => drop(fetch::take(self, key)),
                 Some(Waiting::Replica(_)) => drop(self.door.take(key)),
+                Some(Waiting::Membership(_)) => self.resume(key, |_, _| Outcome::Close),
                 Some(Waiting::Search(_) | Waiting::Quorum | Waiting::Remote(_)) | None => {}
             }
             self.go_on(key);

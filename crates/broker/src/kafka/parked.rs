@@ -1,4 +1,4 @@
-//! Requests of the Kafka door that wait: for a commit, for a coordinator, for more to read.
+//! Requests of the Kafka door that wait: for a commit, for a coordinator, for more to read, for this broker to join its cluster.
 //!
 //! A parked request keeps its decoded form and its asker; nothing is decoded twice, and it goes on as the one that it came from
 //! although its connection may be gone.
@@ -38,6 +38,13 @@ pub(crate) enum Waiting {
     /// The quorum answers it.
     Quorum,
     Remote(Remote),
+    Membership(Early),
+}
+
+/// A whole request that came before this broker was part of its cluster.
+pub(crate) struct Early {
+    pub(crate) frame: Bytes,
+    pub(crate) until: Instant,
 }
 
 /// Another node was asked. The worker that asked always comes back, in time or without an answer.
@@ -126,6 +133,7 @@ impl Waiting {
             Waiting::Trim(trimming) => Some(trimming.until()),
             Waiting::Change(Change { change, then }) => then.as_ref().map(|_| change.until),
             Waiting::Asking(asked) => asked.asking.until(),
+            Waiting::Membership(early) => Some(early.until),
             Waiting::Fetch(_)
             | Waiting::Replica(_)
             | Waiting::Search(_)
@@ -143,6 +151,7 @@ impl Waiting {
                 | Waiting::Trim(_)
                 | Waiting::Fetch(_)
                 | Waiting::Replica(_)
+                | Waiting::Membership(_)
         )
     }
 

@@ -24,11 +24,15 @@ use super::call::{Attempt, Call, with};
 use super::denied;
 use super::forward::{self, For};
 use super::hall::Hall;
+use super::parked::{Early, Waiting};
 use super::peers;
 use crate::event_loop::{Address, EnvelopeAddress, Outcome, SlotNumber};
 use crate::metrics::meter::Refusal;
 use crate::ops::view::View;
 use crate::ops::{Asker, access};
+
+/// A client whose broker does not become part of its cluster in this time finds its connection closed, and goes to another.
+const MEMBERSHIP_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Handles one frame; its answer goes to `slot`.
 pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, frame: Bytes) {
@@ -102,8 +106,8 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
     }
     // A controller decides for the clients of others before it serves any itself.
     let is_carried = call.address.envelope.is_some();
-    if !call.desk.shared.metadata.is_serving() && !is_for_all(key) && !is_carried {
-        return Outcome::Close;
+    if !call.door.is_open && !is_for_all(key) && !is_carried {
+        return await_membership(call, frame);
     }
     match forward::destination(call, key, &frame) {
         For::Here => {}
@@ -114,6 +118,46 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
         call.door.asked_at = Some(call.desk.now);
     }
     route(call, key, head, reader)
+}
+
+/// A broker that has just started is part of its cluster in a moment. Clients that found their connection closed instead would count
+/// the broker as one that fails.
+fn await_membership(call: &mut Call<'_>, frame: Bytes) -> Outcome {
+    let until = call.desk.now.plus(MEMBERSHIP_WAIT_MAX);
+    let key = call.next_key();
+    call.door.early.push(key);
+    call.park(Waiting::Membership(Early { frame, until }))
+}
+
+impl Hall<'_> {
+    /// Lets clients in once the broker is part of its cluster: those that came before first, so that no request overtakes another one
+    /// of its connection. A client that has gone asked elsewhere meanwhile, and what it wanted then may be wrong now.
+    pub(crate) fn open(&mut self) {
+        if self.door.is_open || !self.desk.shared.metadata.is_serving() {
+            return;
+        }
+        self.door.is_open = true;
+        for key in std::mem::take(&mut self.door.early) {
+            let parked = self.door.parked.get_mut(key);
+            let conn = parked.map(|parked| parked.address.conn);
+            if conn.is_some_and(|conn| self.connections.get(conn).is_none()) {
+                self.door.take(key);
+                continue;
+            }
+            self.resume(key, |call, waiting| match waiting {
+                Waiting::Membership(early) => enter(call, early.frame),
+                _ => Outcome::Waits,
+            });
+        }
+    }
+}
+
+fn enter(call: &mut Call<'_>, frame: Bytes) -> Outcome {
+    let mut reader = Reader::new(frame.clone());
+    match decode_request_header(&mut reader) {
+        Ok(head) => dispatch(call, &head, reader, frame),
+        Err(_) => Outcome::Close,
+    }
 }
 
 /// Another broker brings the request of one of its clients.

@@ -30,6 +30,7 @@ impl Shard {
                 }
             }
             match self.poller.accept(only) {
+                // The listener stays: where nobody listens, other nodes take this process for dead, and its answers still count.
                 Ok(Some(socket)) if self.desk.is_stopping => drop(socket),
                 Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return,

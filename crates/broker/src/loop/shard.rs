@@ -46,6 +46,9 @@ pub(super) const IDLE_CHECK: Duration = Duration::from_secs(5);
 /// Connections that wait for memory try again so often; others are asked for theirs so often meanwhile.
 const DENIED_RETRY: Duration = Duration::from_millis(10);
 const SHORT_CHECK: Duration = Duration::from_millis(500);
+/// The shard that accepts connections, for all.
+const LISTENING: ShardId = ShardId(0);
+
 pub(crate) struct Shard {
     pub(crate) desk: Desk,
     pub(crate) door: Door,
@@ -66,10 +69,10 @@ impl Shard {
         let slots = shared.config().fetch_session_slots / shared.shards_count().max(1);
         let account = Account::new(Arc::clone(&shared.unfinished));
         let desk = Desk::new(id, shared);
-        let now = desk.now;
+        let (now, is_open) = (desk.now, desk.shared.metadata.is_serving());
         Shard {
             desk,
-            door: Door::new(Pending::new(), slots),
+            door: Door::new(Pending::new(), slots, is_open),
             connections: Connections::default(),
             poller,
             ready: Vec::new(),
@@ -481,6 +484,7 @@ impl Worker for Shard {
             }
             self.commit_early();
         }
+        self.hall().open();
         // After the last poll: a poll swallows the wake-up of whatever was posted before it.
         self.take_posts();
         self.desk.turn_coordinators();
@@ -515,6 +519,11 @@ impl Worker for Shard {
             let open = self.connections.ids();
             open.into_iter().for_each(|conn| self.close(conn));
             self.tell_held();
+            // The one that listens is the last: where nobody does, other nodes take the process for dead, and no answer of it may
+            // follow.
+            if self.desk.id == LISTENING && !self.desk.shared.is_last_shard() {
+                return Turn::Sleep { until: None };
+            }
             self.desk.shared.on_shard_ended();
             return Turn::Done;
         }

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod disks;
+mod early;
 mod eligible;
 mod failover;
 mod isr;
