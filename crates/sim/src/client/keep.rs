@@ -13,6 +13,7 @@ use wire::Request;
 
 use super::line::{LONE, Line, LineError, RawAnswer};
 use super::notes::Notes;
+use super::reader::DAMAGED;
 use super::way::Way;
 
 /// An answer that takes longer is waited for no more, by most.
@@ -181,7 +182,9 @@ pub(crate) trait Client {
                 Some(Err(error)) => Err(error),
             };
             if let Err(error) = done {
-                if let LineError::Nonsense(what) = error {
+                if let LineError::Nonsense(what) = error
+                    && !(notes.may_rot && what.contains(DAMAGED))
+                {
                     notes.violation(format!("{}: {what}", self.name()));
                 }
                 self.hang_up(world, notes);

@@ -18,6 +18,12 @@ pub(crate) struct Notes {
     pub(crate) history: History,
     /// Broken promises that need no history to be seen.
     pub(crate) violations: Vec<String>,
+    /// True if files rot under a broker at work, which does not read again what it has verified before: a batch's own checksum is the last
+    /// line then, and the same is asked for again.
+    pub(crate) may_rot: bool,
+    /// True once a link between nodes has refused connections: a broker that lives is taken for dead then, and its coordinators answer until
+    /// nine tenths of its session are over (`docs/decisions/fencing.md`).
+    pub(crate) had_zombies: bool,
     keys: BTreeMap<(String, i32), Key>,
     next_value: u64,
     next_process: u32,

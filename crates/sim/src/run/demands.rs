@@ -194,6 +194,7 @@ impl Run {
             "not every partition of each group is committed after healing: {}",
             members.join("; ")
         ));
+        self.describe_replicas();
     }
 
     /// The table is what was written, before and after what compaction may still do.

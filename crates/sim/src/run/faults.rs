@@ -40,6 +40,8 @@ pub(super) struct Striker {
     owes_stop: Option<HostId>,
     /// A disk that is to be replaced when nobody else lacks anything.
     owes_wipe: Option<HostId>,
+    /// The node whose disks fail, of all that there are: where two lost the last replicas in sync of a partition, an operator decides.
+    failing: Option<HostId>,
     /// Syncs that had begun when a disk became slow, and those that were slow.
     slow_from: BTreeMap<HostId, u64>,
     slow_syncs: u64,
@@ -68,6 +70,7 @@ impl Striker {
             struck_at_work: Vec::new(),
             owes_stop: None,
             owes_wipe: None,
+            failing: None,
             slow_from: BTreeMap::new(),
             slow_syncs: 0,
             rots_count: 0,
@@ -101,6 +104,10 @@ impl Striker {
             match strike {
                 Strike::Restart => self.owes_stop = Some(node),
                 Strike::Wipe => self.owes_wipe = Some(node),
+                Strike::FailSync | Strike::FailWrite => {
+                    let node = *self.failing.get_or_insert(node);
+                    self.hit(strike, node, run);
+                }
                 strike => self.hit(strike, node, run),
             }
         }
@@ -184,8 +191,8 @@ impl Striker {
             }
             Strike::CutLink => self.cut_link(node, later, run),
             Strike::Rot => {
-                let others = (run.cluster.nodes().count() as u64, &run.plan.topics[..]);
-                let has_struck = rot::strike(machine, node, others, &mut self.chance);
+                let topics = &run.plan.topics;
+                let has_struck = rot::strike(&run.cluster, node, topics, &mut self.chance);
                 self.rots_count += u64::from(has_struck);
             }
             Strike::Wipe => {
@@ -196,7 +203,7 @@ impl Striker {
     }
 
     /// Cuts the machine off from all clients, or from another machine.
-    fn cut_link(&mut self, node: HostId, until: Instant, run: &Run) {
+    fn cut_link(&mut self, node: HostId, until: Instant, run: &mut Run) {
         let nodes = run.cluster.nodes().filter(|other| *other != node);
         let mut places: Vec<Site> = nodes.map(Site::Host).collect();
         places.push(Site::Clients);
@@ -205,6 +212,7 @@ impl Striker {
             passage: *self.chance.pick(&PASSAGES),
             ..Link::default()
         };
+        run.clients.notes.had_zombies |= link.passage == Passage::Refused && there != Site::Clients;
         let ways = [(here, there), (there, here)];
         let ways = *self
             .chance

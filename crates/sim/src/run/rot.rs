@@ -1,7 +1,7 @@
 //! Rot in the files of replicas: where it strikes, and the demand that it is repaired from the others.
 //!
-//! Of each partition one node's files rot, so that there is a good copy of everything elsewhere. They are closed when it strikes; what the
-//! log becomes afterwards, by cuts and retention, is another matter. Readers are judged by their history as ever: a wrong record
+//! Of each partition one node's files rot, so that there is a good copy of everything elsewhere. They are closed when it strikes, here and
+//! on another node; what the log becomes afterwards, by cuts and retention, is another matter. Readers are judged by their history as ever: a wrong record
 //! is a violation, and so is one that nobody can read in the end.
 
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use env::sim::{Chance, HostId, Machine, Rot};
 use wire::records::{Batch, Source};
 
 use super::Run;
+use super::cluster::Cluster;
 use super::damage::files;
 use crate::client::admin::Topic;
 
@@ -44,23 +45,38 @@ fn segments(machine: &Machine, topics: &[Topic]) -> BTreeMap<PathBuf, Vec<(PathB
     all
 }
 
-/// Changes bytes of a closed segment, of a partition that may rot on this node. False where there is none.
+/// Changes bytes of a closed segment, of a partition that may rot on this node, and of which another node has all, in closed segments
+/// as well. False where there is none.
 pub(super) fn strike(
-    machine: &Machine,
+    cluster: &Cluster,
     node: HostId,
-    (nodes, topics): (u64, &[Topic]),
+    topics: &[Topic],
     chance: &mut Chance,
 ) -> bool {
+    let machine = |node| &cluster.node(node).machine;
+    let nodes = cluster.nodes().count() as u64;
+    let rots_here = |path: &Path| {
+        let number = partition_of(path).map(|(_, number)| number);
+        number.is_some_and(|number| number % nodes + 1 == u64::from(node.0))
+    };
+    let others = cluster.nodes().filter(|other| *other != node);
+    let others: Vec<_> = others.map(|it| segments(machine(it), topics)).collect();
     let mut closed = Vec::new();
-    for (_, mut of) in segments(machine, topics) {
-        let rots_here = |path: &Path| {
-            let number = partition_of(path).map(|(_, number)| number);
-            number.is_some_and(|number| number % nodes + 1 == u64::from(node.0))
+    for (dir, of) in segments(machine(node), topics) {
+        // Names of segments have the order of their offsets.
+        let same = |other: &&PathBuf| other.file_name() == dir.file_name();
+        let elsewhere = others.iter().flatten();
+        let elsewhere = elsewhere.filter(|(other, _)| same(other));
+        let last = elsewhere.filter_map(|(_, of)| of.last()?.0.file_name());
+        let Some(last) = last.max() else {
+            continue;
         };
-        of.pop();
-        of.retain(|(path, _)| rots_here(path));
-        closed.extend(of);
+        let pairs = of.iter().zip(of.iter().skip(1));
+        let both_closed = pairs
+            .filter(|((path, _), (next, _))| next.file_name() <= Some(last) && rots_here(path));
+        closed.extend(both_closed.map(|(one, _)| one.clone()));
     }
+    let machine = machine(node);
     if closed.is_empty() {
         return false;
     }

@@ -431,7 +431,8 @@ impl Transactor {
                     self.crash(world, notes);
                 }
             }
-        } else if unanswered < IN_FLIGHT_MAX {
+        } else if txn.batches.iter().filter(|batch| !batch.is_acked).count() < IN_FLIGHT_MAX {
+            // Those that wait for their leader count, too: a broker knows no more than five batches again.
             self.send_new(now, notes);
         }
     }
