@@ -141,9 +141,13 @@ fact("admin_describes_and_alters_settings", async () => {
 });
 
 fact("admin_describes_the_cluster", async () => {
-  const cluster = await admin.describeCluster();
-  const nodes = (process.env.NODES || bootstrap).split(",");
-  assert.deepEqual(cluster.brokers.map((b) => `${b.host}:${b.port}`).sort(), nodes.sort());
+  const nodes = (process.env.NODES || bootstrap).split(",").sort().join();
+  let cluster;
+  // One that was killed meanwhile comes back.
+  await waitFor("every broker", async () => {
+    cluster = await admin.describeCluster();
+    return cluster.brokers.map((b) => `${b.host}:${b.port}`).sort().join() === nodes;
+  });
   assert.ok(cluster.brokers.some((b) => b.nodeId === cluster.controller));
   assert.ok(cluster.clusterId.length > 0);
 });

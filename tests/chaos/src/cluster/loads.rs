@@ -52,7 +52,7 @@ impl Stock {
             .args(["-c", "import confluent_kafka"])
             .output();
         if !asked.is_ok_and(|told| told.status.success()) {
-            place.miss("confluent-kafka is not installed (tests/clients/run python): no load of librdkafka");
+            place.miss("confluent-kafka is not installed (tests/clients/run librdkafka): no load of librdkafka");
             return Ok(None);
         }
         let script = place.dir.join("stock.py");

@@ -57,7 +57,9 @@ def produce(bootstrap, topic, partitions, number):
         if error:
             failed.append(f"{error.name()} after {at} of {partition} was sent")
         else:
-            say(f"acked {partition} {at} {message.offset()}")
+            # None for one that was there already.
+            offset = message.offset()
+            say(f"acked {partition} {at} {-1 if offset is None else offset}")
 
     at = 0
     while not stop.is_set() and not failed:
