@@ -36,8 +36,6 @@ pub(crate) struct Door {
     pub(crate) asked_at: Option<Instant>,
     /// True once clients are served: this broker is part of its cluster.
     pub(crate) is_open: bool,
-    /// Requests that came before, in their order.
-    pub(crate) early: Vec<WaiterKey>,
 }
 
 impl Door {
@@ -53,7 +51,6 @@ impl Door {
             readable: Vec::new(),
             asked_at: None,
             is_open,
-            early: Vec::new(),
         }
     }
 

@@ -3,6 +3,7 @@
 //! Has an arm for every row of the table of APIs. What needs an answer from the published metadata alone, or a change of them, is
 //! carried out here around a function of the request; everything else has a handler of its own.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use super::call::{Attempt, Call, with};
 use super::denied;
 use super::forward::{self, For};
 use super::hall::Hall;
-use super::parked::{Early, Waiting};
+use super::parked::{Early, Parked, Waiting};
 use super::peers;
 use crate::event_loop::{Address, EnvelopeAddress, Outcome, SlotNumber};
 use crate::metrics::meter::Refusal;
@@ -124,8 +125,6 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
 /// the broker as one that fails.
 fn await_membership(call: &mut Call<'_>, frame: Bytes) -> Outcome {
     let until = call.desk.now.plus(MEMBERSHIP_WAIT_MAX);
-    let key = call.next_key();
-    call.door.early.push(key);
     call.park(Waiting::Membership(Early { frame, until }))
 }
 
@@ -137,10 +136,15 @@ impl Hall<'_> {
             return;
         }
         self.door.is_open = true;
-        for key in std::mem::take(&mut self.door.early) {
-            let parked = self.door.parked.get_mut(key);
-            let conn = parked.map(|parked| parked.address.conn);
-            if conn.is_some_and(|conn| self.connections.get(conn).is_none()) {
+        let is_early = |parked: &Parked| matches!(parked.waiting, Waiting::Membership(_));
+        let mut early = BTreeMap::new();
+        for key in self.door.parked.keys(is_early) {
+            if let Some(Parked { address, .. }) = self.door.parked.get_mut(key) {
+                early.insert((address.conn, address.slot), key);
+            }
+        }
+        for ((conn, _), key) in early {
+            if self.connections.get(conn).is_none() {
                 self.door.take(key);
                 continue;
             }
