@@ -1,9 +1,9 @@
 //! The life of the broker in a file of each log directory: the epoch of its last registration (KIP-966), and its incarnation.
 //!
 //! A broker that registers says with it that it lost nothing since: it was let in with that epoch, and every directory that it registered
-//! still knows it. Where one of them is missing, the others speak for the replicas in them alone. One that is not as new as the others is a copy from before; one that was not registered, because it had failed, has
-//! nothing that counts since. A file that is missing or damaged is no claim, and a wrong one is never made: the controller compares it with
-//! what it knows.
+//! still knows it. Where one of them is missing, the others speak for the replicas in them alone. One that is not as new as the others is a
+//! copy from before; one that was not registered, because it had failed, has nothing that counts since. A file that is missing or damaged
+//! is no claim, and a wrong one is never made: the controller compares it with what it knows.
 //!
 //! The incarnation is durable before the broker asks to be registered. A crash between the registration and the writing of its epoch
 //! leaves a broker that knows itself by its incarnation alone; one before the registration leaves the epoch before.
