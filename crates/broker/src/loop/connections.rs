@@ -38,7 +38,7 @@ pub(crate) struct Connections {
     pub(super) active: BTreeSet<ConnId>,
     pub(super) answers_unsent: usize,
     /// Bytes of requests that are read and not answered.
-    pub(super) request_bytes: usize,
+    pub(crate) request_bytes: usize,
     /// Bytes of answers in memory that clients have not taken, and of those that are put together.
     pub(super) unsent_memory: usize,
 }

@@ -21,9 +21,9 @@ pub(crate) struct Notes {
     /// True if files rot under a broker at work, which does not read again what it has verified before: a batch's own checksum is the last
     /// line then, and the same is asked for again.
     pub(crate) may_rot: bool,
-    /// True once a link between nodes has refused connections: a broker that lives is taken for dead then, and its coordinators answer until
-    /// nine tenths of its session are over (`docs/decisions/fencing.md`).
-    pub(crate) had_zombies: bool,
+    /// While a link between nodes refuses connections, a broker that lives is taken for dead, and its coordinators answer for up to a
+    /// session (`docs/decisions/fencing.md`); until then nothing is said of their members.
+    pub(crate) zombies_until: Option<Instant>,
     keys: BTreeMap<(String, i32), Key>,
     next_value: u64,
     next_process: u32,

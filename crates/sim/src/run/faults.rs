@@ -54,6 +54,8 @@ pub(super) struct Striker {
 const DISK_BYTES: u64 = 1 << 40;
 
 /// How a link is cut.
+/// A session of a broker, and one of a member that it answered last.
+const ZOMBIES: Duration = Duration::from_secs(3);
 const PASSAGES: [Passage; 3] = [Passage::Held, Passage::Dropped, Passage::Refused];
 
 impl Striker {
@@ -212,7 +214,10 @@ impl Striker {
             passage: *self.chance.pick(&PASSAGES),
             ..Link::default()
         };
-        run.clients.notes.had_zombies |= link.passage == Passage::Refused && there != Site::Clients;
+        if link.passage == Passage::Refused && there != Site::Clients {
+            let zombies = &mut run.clients.notes.zombies_until;
+            *zombies = (*zombies).max(Some(until.plus(ZOMBIES)));
+        }
         let ways = [(here, there), (there, here)];
         let ways = *self
             .chance

@@ -533,7 +533,8 @@ impl Member {
     /// Nobody gets a partition while another member may believe that it is its own.
     fn take(&mut self, taken: &[i32], now: Instant, notes: &mut Notes) -> Result<(), LineError> {
         self.refuse_unknown(taken)?;
-        let (believed, had_zombies) = (self.believes_until(), notes.had_zombies);
+        let believed = self.believes_until();
+        let may_be_zombies = notes.zombies_until.is_some_and(|until| now < until);
         for partition in taken {
             let part = notes.part(&self.group, *partition);
             let other = part
@@ -541,7 +542,7 @@ impl Member {
                 .iter()
                 .find(|(member, until)| **member != self.number && now < **until);
             // Of an answer that took longer than a session nothing is left: somebody else may have the partition by now.
-            if let Some((other, until)) = other.filter(|_| now < believed && !had_zombies) {
+            if let Some((other, until)) = other.filter(|_| now < believed && !may_be_zombies) {
                 let what = format!(
                     "{}: partition {partition} goes to member {} while member {other} holds it until {until:?}",
                     self.group, self.number
