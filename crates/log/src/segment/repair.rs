@@ -9,7 +9,8 @@ use super::{Segment, Walk};
 use crate::scan::{HeadScan, ScanError};
 
 impl Segment {
-    /// A walk that meets the batch of `at`: from an entry of the index that leads to its batch, or from the begin.
+    /// A walk that meets the batch of `at`: from an entry of the index that leads to its batch, or from the begin. The index may have been
+    /// made from a base offset that had rotted.
     pub(crate) fn walk_to(&self, at: Offset) -> Result<Walk, ScanError> {
         self.load()?;
         if let Some(entry) = self.offset_floor(at)? {
@@ -17,7 +18,10 @@ impl Segment {
             let file = self.file()?;
             match HeadScan::new(&*file, position, self.len(), self.base).step() {
                 Ok(Some((_, head)))
-                    if head.last_offset().0 == self.base.0 + i64::from(entry.relative) =>
+                    if head.last_offset().0 == self.base.0 + i64::from(entry.relative)
+                        && (self.heads(position..position + 1)?)
+                            .check(position, &head)
+                            .is_ok() =>
                 {
                     return Ok(Walk::from(position, head.base_offset()));
                 }

@@ -132,6 +132,35 @@ fn what_was_there_comes_back_byte_for_byte() {
     assert!(found > edits.len() / 2);
 }
 
+/// An index that is made of it leads to the batch as if its offset were right.
+#[test]
+fn a_base_offset_that_rotted_before_its_index_was_made_comes_back() {
+    let place = TestDir::simulated(7);
+    let config = LogConfig {
+        index_interval_bytes: 1,
+        ..small_segments(SEGMENT_BYTES)
+    };
+    let (batches, known) = filled(&place);
+    let (store, _) = place.open(config.clone(), Some(known));
+    let truth = contents(&place, &store);
+    let index = store.segments()[1].path("index");
+    drop(store);
+    let mut position = 0;
+    for batch in Batch::cut(&Bytes::copy_from_slice(&truth[1]), Source::Log) {
+        let batch = batch.unwrap();
+        let (store, _) = place.open(config.clone(), Some(known));
+        let rotten = batch.base_offset().advance(-1).0.to_be_bytes();
+        let segment = file(&place, &store, 1);
+        (segment.write_at(&[IoSlice::new(&rotten)], position)).unwrap();
+        drop(store);
+        place.env.disk.remove_file(&index).unwrap();
+        let (store, _) = place.open(config.clone(), Some(known));
+        assert_eq!(repair_all(&store, &batches, &format!("{position}")), 1);
+        assert!(contents(&place, &store) == truth, "{position}");
+        position += batch.size() as u64;
+    }
+}
+
 #[test]
 fn a_file_that_gets_shorter_under_an_open_store_gets_its_end_back() {
     let place = TestDir::simulated(2);
