@@ -32,7 +32,9 @@ pub(crate) fn append(error: &AppendError) -> ErrorCode {
         AppendError::Deleted => ErrorCode::UnknownTopicOrPartition,
         AppendError::NotLeader { .. } => ErrorCode::NotLeaderOrFollower,
         AppendError::TooFewReplicas { .. } => ErrorCode::NotEnoughReplicas,
-        AppendError::Storage { .. } => ErrorCode::KafkaStorageError,
+        AppendError::Storage { .. } | AppendError::ProducersUnread { .. } => {
+            ErrorCode::KafkaStorageError
+        }
         AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
         AppendError::Batch(error) => match error.fault() {
             Fault::Corrupt => ErrorCode::CorruptMessage,

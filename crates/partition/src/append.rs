@@ -81,6 +81,9 @@ pub enum AppendError {
     /// The log directory is offline or full; retry elsewhere or later.
     #[error("log directory is {}", if *full { "full" } else { "offline" })]
     Storage { full: bool },
+    /// Client: retry until the batches are repaired.
+    #[error("batches of producers rotted at or behind offset {at}, and are not repaired yet")]
+    ProducersUnread { at: Offset },
     #[error("batch of {bytes} bytes is larger than max.message.bytes, {max}")]
     TooLarge { bytes: usize, max: u64 },
     #[error(transparent)]
@@ -159,6 +162,15 @@ impl Partition {
             return Err(fenced.into());
         }
         if !matches!(verdict, Ok(Verdict::Duplicate(_))) {
+            if let Some(at) = state.producers_lack
+                && origin == Origin::Client
+                && batch.has_producer_id()
+            {
+                // Its last batches may be among those.
+                drop(guard);
+                self.has_repaired(at);
+                return Err(AppendError::ProducersUnread { at });
+            }
             state.check_warrant(&batch, warrant)?;
             if origin == Origin::Client {
                 state.check_beginning(&batch, warrant)?;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use log::Epochs;
 use log::journal::{Entry, What};
-use log::producer::ProducerStates;
 use log::tail::Tail;
 use model::{LeaderEpoch, Offset, Ticket};
 
@@ -74,10 +73,9 @@ impl Partition {
         state.aborted.retain(|txn| txn.last_offset < to);
         let cut_off = state.cut_holes(to);
         state.cut_off.extend(cut_off);
-        let has_producers =
-            !state.producers.is_empty() || state.producers.first_unstable().is_some();
+        let has_producers = state.has_producers();
         if !has_producers {
-            state.producers = ProducerStates::new(to);
+            state.begin_producers(to);
         }
         state.cuts.await_producers(has_producers);
         state.cuts.push(life, FileCut::To(to));
@@ -108,10 +106,9 @@ impl Partition {
         state.are_epochs_changed |= state.epochs.truncate_from_end(to);
         state.aborted.retain(|txn| txn.last_offset < to);
         // Holes stay until the files are cut: a start in between has to know that it lost something.
-        let has_producers =
-            !state.producers.is_empty() || state.producers.first_unstable().is_some();
+        let has_producers = state.has_producers();
         if !has_producers {
-            state.producers = ProducerStates::new(to);
+            state.begin_producers(to);
         }
         state.cuts.await_producers(has_producers);
         state.cuts.push(life, FileCut::Lost(to));

@@ -87,8 +87,8 @@ impl Derived {
         Ok(())
     }
 
-    /// Makes the states of producers anew from what can be read up to `to`. A retry of what cannot is taken for another record meanwhile, should
-    /// this broker come to lead.
+    /// Makes the states of producers anew from what can be read up to `to`. Should this broker come to lead, producers with ids wait until the
+    /// rest is repaired: of their batches it does not know which are there.
     fn make_anew(&mut self, disk: &dyn Disk, store: &Store, to: Offset) -> Result<(), StoreError> {
         let rebuilt = producer::rebuild_readable(disk, store, to);
         let (states, unread) = rebuilt.map_err(|error| StoreError::Io {
@@ -107,7 +107,7 @@ impl Derived {
         Ok(())
     }
 
-    /// Something was repaired: looks again for batches that could not be read. True if the states are those of all batches now, and were not.
+    /// Something was repaired: looks again for batches that could not be read. True if there were any: the states were made anew then.
     pub(crate) fn mend(&mut self, disk: &dyn Disk, store: &Store) -> Result<bool, StoreError> {
         let Some(from) = self.unread_from else {
             return Ok(false);
@@ -115,17 +115,17 @@ impl Derived {
         let end = self.producers.end().max(store.log_end());
         self.make_anew(disk, store, end)?;
         self.producers.on_high_watermark(end);
-        let is_mended = self.unread_from.is_none();
-        if is_mended {
+        if self.unread_from.is_none() {
             store.doubt_txns(from)?;
         }
-        Ok(is_mended)
+        Ok(true)
     }
 
     /// The same, of files in another directory that has none of it yet.
     pub(crate) fn elsewhere(&self) -> Derived {
         Derived {
             producers: self.producers.clone(),
+            unread_from: self.unread_from,
             ..Derived::default()
         }
     }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use log::Epochs;
 use log::journal::What;
-use log::producer::ProducerStates;
 use log::tail::Tail;
 use model::{LeaderEpoch, Offset};
 
@@ -101,7 +100,7 @@ impl PartitionState {
         self.are_epochs_changed = true;
         self.aborted.clear();
         self.cut_off.append(&mut self.holes);
-        self.producers = ProducerStates::new(at);
+        self.begin_producers(at);
         self.cuts.await_producers(false);
         self.cuts.push(life, FileCut::Restart { at });
     }

@@ -81,6 +81,8 @@ pub(crate) struct PartitionState {
     pub(crate) epochs: Epochs,
     pub(crate) are_epochs_changed: bool,
     pub(crate) producers: ProducerStates,
+    /// They lack batches at or behind this offset, which rotted and are not repaired yet.
+    pub(crate) producers_lack: Option<Offset>,
     pub(crate) config: Arc<LogConfig>,
     /// At most one in each round.
     pub(crate) trims: VecDeque<PendingTrim>,
@@ -215,6 +217,7 @@ impl Partition {
         start: Start,
     ) -> Partition {
         let mut producers = start.derived.producers.clone();
+        let producers_lack = start.derived.unread_from;
         let mut aborted = VecDeque::new();
         for batch in &start.unwritten {
             let ended = producers.apply(batch, marker_of(batch));
@@ -260,6 +263,7 @@ impl Partition {
                 epochs: start.epochs,
                 are_epochs_changed: is_unsettled,
                 producers,
+                producers_lack,
                 config: start.config,
                 trims: VecDeque::new(),
                 trims_elsewhere: Vec::new(),
@@ -472,10 +476,26 @@ impl PartitionState {
     /// Never above what is committed; a transaction that began below the log start holds nothing back there.
     fn last_stable(&self) -> Offset {
         let points = self.progress.points();
-        let first_unstable = self.producers.first_unstable();
-        first_unstable.map_or(points.committed, |first| {
+        self.first_unstable().map_or(points.committed, |first| {
             first.max(points.start).min(points.committed)
         })
+    }
+
+    /// Where the first open transaction begins, or may begin: nobody knows of those in batches that rotted.
+    pub(crate) fn first_unstable(&self) -> Option<Offset> {
+        let known = self.producers.first_unstable();
+        known.into_iter().chain(self.producers_lack).min()
+    }
+
+    /// True if there are states of producers that a cut of the log may change.
+    pub(crate) fn has_producers(&self) -> bool {
+        !self.producers.is_empty() || self.first_unstable().is_some()
+    }
+
+    /// The log is cut at `to`, and no state of a producer is of what is in front.
+    pub(crate) fn begin_producers(&mut self, to: Offset) {
+        self.producers = ProducerStates::new(to);
+        self.producers_lack = None;
     }
 
     /// The offsets that a checkpoint notes beside those of the files.

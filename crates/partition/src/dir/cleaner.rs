@@ -438,7 +438,7 @@ impl Partition {
         }
         let stable = {
             let state = self.state.lock();
-            let unstable = state.producers.first_unstable();
+            let unstable = state.first_unstable();
             // That a transaction was aborted is asked of the segments: as long as none has its marker, it counts as open.
             let unwritten = state.aborted.iter().map(|txn| txn.first_offset).min();
             let bounds = [unstable, unwritten].into_iter().flatten();

@@ -193,6 +193,14 @@ fn a_cut_that_lands_in_rot_harms_its_partition_alone() {
         builder.push(Timestamp(1), None, Some(b"value"), &[]);
         builder.build()
     };
+    let append = |rig: &mut Rig, batch: Batch| {
+        let moment = Moment {
+            now: model::Instant(0),
+            wall: Timestamp(1),
+            stamp: &mut rig.stamp,
+        };
+        rig.partitions[0].append(batch, Acks::None, moment)
+    };
     let sent: Vec<Batch> = (0..8).map(|at| of_producer(at, 3)).collect();
     for is_start in [false, true] {
         let machine = machine(8);
@@ -242,20 +250,24 @@ fn a_cut_that_lands_in_rot_harms_its_partition_alone() {
         let damage = rig.dir.damages()[0].clone();
         let range = damage.range;
         assert_eq!((range.from, range.to), (Offset(2), Offset(4)));
+        // Whether a batch of that producer is there, nobody knows; nor whether a transaction began there.
+        assert_eq!(partition.bounds().last_stable, Offset(2));
+        lead(&partition, EPOCH + 2);
+        for at in [3, 5] {
+            let refused = append(&mut rig, of_producer(at, 3)).unwrap_err();
+            assert!(matches!(
+                refused,
+                AppendError::ProducersUnread { at: Offset(2) }
+            ));
+        }
         let right = batches(&truth, range.from, range.to);
         rig.dir.bring(damage.key, range.from, BrokerId(2), right);
         work(&mut rig, &machine);
         assert!(rig.dir.damages().is_empty());
+        assert_eq!(partition.bounds().last_stable, Offset(5));
         let all = sent[..4].iter().chain([&next]).map(shape);
         assert_eq!(contents(&partition), all.collect::<Vec<_>>());
-        lead(&partition, EPOCH + 2);
-        let moment = Moment {
-            now: model::Instant(0),
-            wall: Timestamp(1),
-            stamp: &mut rig.stamp,
-        };
-        let retried = partition.append(of_producer(3, 3), Acks::None, moment);
-        let retried = retried.unwrap();
+        let retried = append(&mut rig, of_producer(3, 3)).unwrap();
         assert!(retried.is_duplicate && retried.base_offset == Offset(3));
     }
 }

@@ -120,6 +120,7 @@ impl PartitionState {
     /// Takes the states of producers from the files and the batches that these lack.
     pub(crate) fn take_producers(&mut self, derived: &Derived) {
         self.producers = derived.producers.clone();
+        self.producers_lack = derived.unread_from;
         let unwritten = self.tail.unwritten(self.tail.end(), usize::MAX);
         for batch in &unwritten {
             let ended = self.producers.apply(batch, marker_of(batch));
