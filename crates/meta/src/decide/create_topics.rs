@@ -161,6 +161,26 @@ pub fn auto_create(
     decision
 }
 
+/// Too few brokers for the replicas of a topic that is made by the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it is made once {needed} brokers have registered, and {usable} have: start the others, or set its replication factor to the number of brokers"
+)]
+pub struct TooFewBrokers {
+    pub needed: usize,
+    pub usable: usize,
+}
+
+/// Checks that the replicas of an internal topic have a broker each.
+pub fn check_brokers(image: &Image, broker: &Broker, name: &str) -> Result<(), TooFewBrokers> {
+    let usable = Placement::new(image).usable_count();
+    let needed = usize::try_from(implied(image, broker, name).replication_factor).unwrap_or(0);
+    if usable < needed {
+        return Err(TooFewBrokers { needed, usable });
+    }
+    Ok(())
+}
+
 /// The topic that is made when a request names no settings.
 fn implied(image: &Image, broker: &Broker, name: &str) -> NewTopic {
     let expected = expected_brokers(image, broker);

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use ::model::BrokerId;
 use meta::decide::create_partitions::{Growth, create_partitions};
-use meta::decide::create_topics::{CreateTopicError, NewTopic, auto_create, create_topics};
+use meta::decide::create_topics::{
+    CreateTopicError, NewTopic, TooFewBrokers, auto_create, check_brokers, create_topics,
+};
 use meta::decide::delete_topics::{DeleteTopicError, Target, delete_topics};
 use meta::decide::producer_ids::allocate_producer_ids;
-use meta::{Candidate, Image, Record, Resource};
+use meta::{Candidate, Image, Record, Resource, name};
 use wire::metadata::BrokerRegistrationChangeRecord;
 
 use crate::{broker, image, replay, step, uuids};
@@ -405,6 +407,12 @@ fn internal_topics_wait_for_the_brokers_that_the_settings_name() {
     let combined = format!("node.id=1\nlisteners=PLAINTEXT://h:1\n{voters}");
     assert_eq!(factors(&image(2), &combined), [Some(2), None, None]);
     assert_eq!(factors(&image(3), &combined), [Some(3); 3]);
+    let check = |of: &Image| check_brokers(of, &broker(&combined), name::OFFSETS);
+    let few = TooFewBrokers {
+        needed: 3,
+        usable: 2,
+    };
+    assert_eq!((check(&image(2)), check(&image(3))), (Err(few), Ok(())));
     let of_two = format!("{combined}\noffsets.topic.replication.factor=2");
     assert_eq!(factors(&image(2), &of_two), [Some(2), Some(2), None]);
     let broker_alone = format!(

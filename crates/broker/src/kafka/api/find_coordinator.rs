@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use meta::decide::create_topics::check_brokers;
 use wire::messages::find_coordinator_response::Coordinator;
 use wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use wire::{ApiKey, ErrorCode};
@@ -110,6 +111,19 @@ fn find(key: &str, key_type: i8, view: &View<'_>) -> Coordinator {
             error_code: 0,
             error_message: None,
         },
-        None => refuse(ErrorCode::CoordinatorNotAvailable, None),
+        None => {
+            let why = why_none(kind, view);
+            refuse(ErrorCode::CoordinatorNotAvailable, why.as_deref())
+        }
     }
+}
+
+/// The reason that an internal topic is not made, where that is known.
+fn why_none(kind: Coordinated, view: &View<'_>) -> Option<String> {
+    let name = kind.topic();
+    if view.image.topic(name).is_some() {
+        return None;
+    }
+    let few = check_brokers(view.image, view.broker, name).err()?;
+    Some(format!("the topic {name} is missing: {few}"))
 }
