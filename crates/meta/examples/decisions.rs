@@ -269,7 +269,7 @@ impl Run {
             log_dirs: vec![dir(id, 1), dir(id, 2)],
             before: Before {
                 epoch: previous_epoch,
-                incarnation: None,
+                incarnations: Vec::new(),
             },
             before_in: BTreeMap::new(),
         };

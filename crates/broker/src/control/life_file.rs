@@ -1,4 +1,4 @@
-//! The life of the broker in a file of each log directory: the epoch of its last registration (KIP-966), and its incarnation.
+//! The life of the broker in a file of each log directory: the epoch of its last registration (KIP-966), and its incarnations since.
 //!
 //! A broker that registers says with it that it lost nothing since: it was let in with that epoch, and every directory that it registered
 //! still knows it. Where one of them is missing, the others speak for the replicas in them alone. One that is not as new as the others is a
@@ -6,7 +6,8 @@
 //! is no claim, and a wrong one is never made: the controller compares it with what it knows.
 //!
 //! The incarnation is durable before the broker asks to be registered. A crash between the registration and the writing of its epoch
-//! leaves a broker that knows itself by its incarnation alone; one before the registration leaves the epoch before.
+//! leaves a broker that knows itself by its incarnation alone; one before the registration leaves the lives before, of which any may be
+//! the one that the controller knows.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,25 +21,28 @@ use super::vote_file::write;
 
 const NAME: &str = "esker.epoch";
 const NO_EPOCH: i64 = -1;
-/// "ESKLIVES", the epoch, the incarnation, how many directories each of the two was registered with, these, and a CRC-32C of all that;
-/// big endian.
-const MAGIC: [u8; 8] = *b"ESKLIVES";
-const HEAD_BYTES: usize = 8 + 8 + 16 + 2 + 2;
-/// The forms of before: "ESKLIFE\0", the epoch, the incarnation, and "ESKEPOCH", the epoch; with a CRC-32C each.
+/// "ESKLIVED", the epoch and the directories that it was registered with, the count of incarnations, each with its directories, and a
+/// CRC-32C of all that; big endian, counts in two bytes.
+const MAGIC: [u8; 8] = *b"ESKLIVED";
+/// The forms of before: "ESKLIVES", the epoch, one incarnation, the count of directories of each, these; "ESKLIFE\0", the epoch, one
+/// incarnation; "ESKEPOCH", the epoch; with a CRC-32C each.
+const SINGLE_MAGIC: [u8; 8] = *b"ESKLIVES";
 const PLAIN_MAGIC: [u8; 8] = *b"ESKLIFE\0";
 const PLAIN_BYTES: usize = 8 + 8 + 16 + 4;
 const OLD_MAGIC: [u8; 8] = *b"ESKEPOCH";
 const OLD_BYTES: usize = 8 + 8 + 4;
-/// More directories than any broker has.
-const BYTES_MAX: u64 = 64 << 10;
+/// More than those of any broker.
+const BYTES_MAX: u64 = 1 << 20;
+/// Runs that began without hearing of a registration of theirs; of more in a row the oldest are given up.
+const INCARNATIONS_MAX: usize = 32;
 
-/// A life of the broker; each part is there where it is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Lives of the broker that the controller may know it by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Life {
     /// Of the newest registration that the broker heard of, in this life or an earlier one.
     pub(crate) epoch: Option<i64>,
-    /// Of the newest run that was about to register.
-    pub(crate) incarnation: Option<Uuid>,
+    /// Of the runs since that were about to register, newest first.
+    pub(crate) incarnations: Vec<Uuid>,
 }
 
 /// Part of a life, with the directories that were registered in it; none where the file does not say which: all.
@@ -52,17 +56,19 @@ pub(crate) struct Part<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) epoch: Option<Part<i64>>,
-    pub(crate) incarnation: Option<Part<Uuid>>,
+    /// Newest first.
+    pub(crate) incarnations: Vec<Part<Uuid>>,
 }
 
 /// The findings of a start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Before {
-    /// The life of which nothing is lost.
+    /// The lives since which nothing is lost.
     pub(crate) life: Life,
-    /// The newest epoch that the directories agree in which are open: to be kept until there is a newer one, for a start with all of them.
-    pub(crate) epoch: Option<Part<i64>>,
-    /// Where directories of a life are missing, the life that each open one of it knows: its own replicas lost nothing since.
+    /// The newest epoch that the directories agree in which are open, and the incarnations: to be kept until there is a newer epoch, for a
+    /// start with all of them.
+    pub(crate) known: Known,
+    /// Where directories of a life are missing, the lives that each open one of them knows: its own replicas lost nothing since.
     pub(crate) apart: BTreeMap<Uuid, Life>,
 }
 
@@ -72,73 +78,105 @@ struct Agreed<T> {
     is_complete: bool,
 }
 
-/// The life that all directories know which were registered in it. `dirs` are those that are open; with `has_failed` there are others.
+/// The lives that all directories know which were registered in them. `dirs` are those that are open; with `has_failed` there are others.
 pub(crate) fn load(disk: &dyn Disk, dirs: &[(Uuid, &Path)], has_failed: bool) -> Before {
     let files: Vec<(Uuid, Known)> = (dirs.iter())
         .map(|(id, path)| (*id, load_one(disk, path).unwrap_or_default()))
         .collect();
-    let mut epochs = agreed(&files, has_failed, |known| known.epoch.as_ref());
-    epochs.sort_by_key(|agreed| agreed.part.value);
-    let newest = epochs.pop();
-    let incarnations = agreed(&files, has_failed, |known| known.incarnation.as_ref());
-    let complete = incarnations.iter().find(|agreed| agreed.is_complete);
-    let mut apart: BTreeMap<Uuid, Life> = BTreeMap::new();
-    let is_open = |id: &&Uuid| dirs.iter().any(|(open, _)| open == *id);
-    let partial = incarnations.iter().filter(|agreed| !agreed.is_complete);
-    for Part { value, dirs } in partial.map(|agreed| &agreed.part) {
-        for id in dirs.iter().filter(is_open) {
-            apart.entry(*id).or_default().incarnation = Some(*value);
-        }
+    let mut epochs = agreed(&files, has_failed, |known| known.epoch.as_slice());
+    epochs.sort_by_key(|agreed| std::cmp::Reverse(agreed.part.value));
+    epochs.truncate(1);
+    let incarnations = agreed(&files, has_failed, |known| &known.incarnations);
+    let mut before = Before::default();
+    for Agreed { part, is_complete } in &epochs {
+        let lives = before.lives_of(&part.dirs, *is_complete, dirs);
+        lives.for_each(|life| life.epoch = Some(part.value));
     }
-    let partial = epochs
-        .iter()
-        .chain(&newest)
-        .filter(|agreed| !agreed.is_complete);
-    for Part { value, dirs } in partial.map(|agreed| &agreed.part) {
-        for id in dirs.iter().filter(is_open) {
-            apart.entry(*id).or_default().epoch = Some(*value);
-        }
+    for Agreed { part, is_complete } in &incarnations {
+        let lives = before.lives_of(&part.dirs, *is_complete, dirs);
+        lives.for_each(|life| life.incarnations.push(part.value));
     }
-    Before {
-        life: Life {
-            epoch: (newest.as_ref())
-                .filter(|newest| newest.is_complete)
-                .map(|newest| newest.part.value),
-            incarnation: complete.map(|agreed| agreed.part.value),
-        },
-        epoch: newest.map(|newest| newest.part),
-        apart,
+    before.known = Known {
+        epoch: epochs.pop().map(|agreed| agreed.part),
+        incarnations: incarnations.into_iter().map(|agreed| agreed.part).collect(),
+    };
+    before
+}
+
+impl Before {
+    /// What a part speaks for: all, where every directory of it is open, else those of it that are.
+    fn lives_of(
+        &mut self,
+        of: &[Uuid],
+        is_complete: bool,
+        open: &[(Uuid, &Path)],
+    ) -> impl Iterator<Item = &mut Life> {
+        let is_open = |id: &Uuid| open.iter().any(|(open, _)| open == id);
+        if !is_complete {
+            for id in of.iter().filter(|id| is_open(id)) {
+                self.apart.entry(*id).or_default();
+            }
+        }
+        let apart = self.apart.iter_mut();
+        let apart = apart.filter(move |(id, _)| !is_complete && of.contains(id));
+        let all = is_complete.then_some(&mut self.life);
+        all.into_iter().chain(apart.map(|(_, life)| life))
     }
 }
 
+impl Known {
+    /// A run is about to register with `dirs`.
+    pub(crate) fn announce(&mut self, incarnation: Uuid, dirs: &[Uuid]) {
+        self.incarnations.insert(0, Part::new(incarnation, dirs));
+        self.incarnations.truncate(INCARNATIONS_MAX);
+    }
+
+    /// That run was registered: the controller knows no other life.
+    pub(crate) fn register(&mut self, epoch: i64, incarnation: Uuid, dirs: &[Uuid]) {
+        self.epoch = Some(Part::new(epoch, dirs));
+        self.incarnations = vec![Part::new(incarnation, dirs)];
+    }
+}
+
+impl<T> Part<T> {
+    fn new(value: T, dirs: &[Uuid]) -> Part<T> {
+        let dirs = dirs.to_vec();
+        Part { value, dirs }
+    }
+}
+
+/// The parts that every open directory has which was registered with them, each once, in the order of the files that have most.
 fn agreed<T: Copy + PartialEq>(
     files: &[(Uuid, Known)],
     has_failed: bool,
-    part_of: impl Fn(&Known) -> Option<&Part<T>>,
+    parts_of: impl Fn(&Known) -> &[Part<T>],
 ) -> Vec<Agreed<T>> {
-    let candidates = files.iter().filter_map(|(_, known)| part_of(known));
-    let agreed = candidates.filter_map(|part| {
+    let has = |known: &Known, value: T| parts_of(known).iter().any(|part| part.value == value);
+    let is_open = |id: &Uuid| files.iter().any(|(open, _)| open == id);
+    let mut lists: Vec<&[Part<T>]> = files.iter().map(|(_, known)| parts_of(known)).collect();
+    lists.sort_by_key(|parts| std::cmp::Reverse(parts.len()));
+    let mut agreed: Vec<Agreed<T>> = Vec::new();
+    for part in lists.into_iter().flatten() {
         let is_of_all = part.dirs.is_empty();
         let is_meant = |id: &Uuid| is_of_all || part.dirs.contains(id);
         let mut meant = files.iter().filter(|(id, _)| is_meant(id));
-        if !meant.all(|(_, known)| part_of(known).is_some_and(|other| other.value == part.value)) {
-            return None;
+        let is_seen = agreed.iter().any(|seen| seen.part.value == part.value);
+        if is_seen || is_of_all && has_failed || !meant.all(|(_, known)| has(known, part.value)) {
+            continue;
         }
-        let is_open = |id: &Uuid| files.iter().any(|(known, _)| known == id);
-        let dirs = if is_of_all {
-            files.iter().map(|(id, _)| *id).collect()
-        } else {
-            part.dirs.clone()
-        };
-        (!(is_of_all && has_failed)).then(|| Agreed {
-            is_complete: dirs.iter().all(is_open),
-            part: Part {
-                value: part.value,
-                dirs,
+        let part = Part {
+            value: part.value,
+            dirs: match is_of_all {
+                true => files.iter().map(|(id, _)| *id).collect(),
+                false => part.dirs.clone(),
             },
-        })
-    });
-    agreed.collect()
+        };
+        agreed.push(Agreed {
+            is_complete: part.dirs.iter().all(is_open),
+            part,
+        });
+    }
+    agreed
 }
 
 fn load_one(disk: &dyn Disk, dir: &Path) -> Option<Known> {
@@ -155,76 +193,84 @@ fn load_one(disk: &dyn Disk, dir: &Path) -> Option<Known> {
 
 fn decode(bytes: &[u8]) -> Option<Known> {
     let (head, sum) = bytes.split_last_chunk::<4>()?;
-    let (magic, rest) = head.split_first_chunk::<8>()?;
-    let (epoch, rest) = rest.split_first_chunk::<8>()?;
     if u32::from_be_bytes(*sum) != log::crc32c(head) {
         return None;
     }
-    let epoch = i64::from_be_bytes(*epoch);
-    let epoch = (epoch != NO_EPOCH).then_some(epoch);
-    let of_all = |value| Part {
-        value,
-        dirs: Vec::new(),
-    };
-    match *magic {
-        OLD_MAGIC if bytes.len() == OLD_BYTES => Some(Known {
-            epoch: epoch.map(of_all),
-            incarnation: None,
-        }),
-        PLAIN_MAGIC if bytes.len() == PLAIN_BYTES => Some(Known {
-            epoch: epoch.map(of_all),
-            incarnation: rest.first_chunk::<16>().map(|bytes| Part {
-                value: Uuid(*bytes),
-                dirs: Vec::new(),
-            }),
-        }),
-        MAGIC => {
-            let (incarnation, rest) = rest.split_first_chunk::<16>()?;
-            let (first, rest) = rest.split_first_chunk::<2>()?;
-            let (second, rest) = rest.split_first_chunk::<2>()?;
-            let [first, second] =
-                [first, second].map(|count| usize::from(u16::from_be_bytes(*count)));
-            let (ids, []) = rest.as_chunks::<16>() else {
-                return None;
-            };
-            if ids.len() != first + second {
-                return None;
-            }
-            let mut ids = ids.iter().map(|bytes| Uuid(*bytes));
-            let dirs: Vec<Uuid> = ids.by_ref().take(first).collect();
-            Some(Known {
+    let (magic, mut rest) = head.split_first_chunk::<8>()?;
+    let epoch = i64::from_be_bytes(*take(&mut rest)?);
+    let epoch = |dirs| (epoch != NO_EPOCH).then_some(Part { value: epoch, dirs });
+    let known = match *magic {
+        OLD_MAGIC if bytes.len() == OLD_BYTES => Known {
+            epoch: epoch(Vec::new()),
+            incarnations: Vec::new(),
+        },
+        PLAIN_MAGIC if bytes.len() == PLAIN_BYTES => Known {
+            epoch: epoch(Vec::new()),
+            incarnations: vec![Part::new(Uuid(*take(&mut rest)?), &[])],
+        },
+        SINGLE_MAGIC => {
+            let value = Uuid(*take(&mut rest)?);
+            let [first, second] = [count(&mut rest)?, count(&mut rest)?];
+            let [of_epoch, dirs] = [ids(&mut rest, first)?, ids(&mut rest, second)?];
+            let incarnation = (!dirs.is_empty()).then_some(Part { value, dirs });
+            Known {
                 // A life without a directory is none.
-                epoch: epoch
-                    .filter(|_| first > 0)
-                    .map(|value| Part { value, dirs }),
-                incarnation: (second > 0).then(|| Part {
-                    value: Uuid(*incarnation),
-                    dirs: ids.collect(),
-                }),
-            })
+                epoch: epoch(of_epoch).filter(|part| !part.dirs.is_empty()),
+                incarnations: incarnation.into_iter().collect(),
+            }
         }
-        _ => None,
-    }
+        MAGIC => {
+            let dirs = count(&mut rest)?;
+            let of_epoch = ids(&mut rest, dirs)?;
+            let incarnations = (0..count(&mut rest)?).map(|_| {
+                let value = Uuid(*take(&mut rest)?);
+                let dirs = count(&mut rest)?;
+                let dirs = ids(&mut rest, dirs)?;
+                (!dirs.is_empty()).then_some(Part { value, dirs })
+            });
+            Known {
+                incarnations: incarnations.collect::<Option<_>>()?,
+                epoch: epoch(of_epoch).filter(|part| !part.dirs.is_empty()),
+            }
+        }
+        _ => return None,
+    };
+    Some(known).filter(|_| rest.is_empty())
+}
+
+fn take<'a, const BYTES: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; BYTES]> {
+    let (taken, after) = rest.split_first_chunk::<BYTES>()?;
+    *rest = after;
+    Some(taken)
+}
+
+fn count(rest: &mut &[u8]) -> Option<usize> {
+    take(rest).map(|count| usize::from(u16::from_be_bytes(*count)))
+}
+
+fn ids(rest: &mut &[u8], count: usize) -> Option<Vec<Uuid>> {
+    (0..count).map(|_| take(rest).map(|id| Uuid(*id))).collect()
 }
 
 /// Writes the life durably.
 pub(super) fn store(disk: &dyn Disk, dir: &Path, known: &Known) -> io::Result<()> {
-    let epoch = known.epoch.as_ref();
-    let incarnation = known.incarnation.as_ref();
-    let dirs = [
-        epoch.map(|part| &part.dirs[..]).unwrap_or_default(),
-        incarnation.map(|part| &part.dirs[..]).unwrap_or_default(),
-    ];
-    let mut bytes = Vec::with_capacity(HEAD_BYTES);
-    bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&epoch.map_or(NO_EPOCH, |part| part.value).to_be_bytes());
-    bytes.extend_from_slice(&incarnation.map_or(Uuid::ZERO, |part| part.value).0);
-    for dirs in dirs {
-        let count = u16::try_from(dirs.len()).unwrap_or(u16::MAX);
+    let mut bytes = Vec::new();
+    let put_count = |bytes: &mut Vec<u8>, count: usize| {
+        let count = u16::try_from(count).unwrap_or(u16::MAX);
         bytes.extend_from_slice(&count.to_be_bytes());
-    }
-    for dir in dirs.into_iter().flatten() {
-        bytes.extend_from_slice(&dir.0);
+    };
+    let put_dirs = |bytes: &mut Vec<u8>, dirs: &[Uuid]| {
+        put_count(bytes, dirs.len());
+        dirs.iter().for_each(|dir| bytes.extend_from_slice(&dir.0));
+    };
+    bytes.extend_from_slice(&MAGIC);
+    let epoch = known.epoch.as_ref();
+    bytes.extend_from_slice(&epoch.map_or(NO_EPOCH, |part| part.value).to_be_bytes());
+    put_dirs(&mut bytes, epoch.map_or(&[], |part| &part.dirs));
+    put_count(&mut bytes, known.incarnations.len());
+    for part in &known.incarnations {
+        bytes.extend_from_slice(&part.value.0);
+        put_dirs(&mut bytes, &part.dirs);
     }
     let sum = log::crc32c(&bytes);
     bytes.extend_from_slice(&sum.to_be_bytes());
@@ -269,24 +315,24 @@ mod tests {
         load(&*machine.env().disk, &dirs, open.len() < DIRS.len())
     }
 
-    /// An epoch and an incarnation, both registered with these directories.
-    fn known(epoch: Option<i64>, incarnation: u8, dirs: &[usize]) -> Known {
-        let dirs: Vec<Uuid> = dirs.iter().map(|at| id(*at)).collect();
-        Known {
-            epoch: epoch.map(|value| Part {
-                value,
-                dirs: dirs.clone(),
-            }),
-            incarnation: Some(Part {
-                value: Uuid([incarnation; 16]),
-                dirs,
-            }),
-        }
+    fn incarnation(byte: u8) -> Uuid {
+        Uuid([byte; 16])
     }
 
-    fn life(epoch: Option<i64>, incarnation: Option<u8>) -> Life {
-        let incarnation = incarnation.map(|byte| Uuid([byte; 16]));
-        Life { epoch, incarnation }
+    /// An epoch and an incarnation, both registered with these directories.
+    fn known(epoch: i64, byte: u8, dirs: &[usize]) -> Known {
+        let dirs: Vec<Uuid> = dirs.iter().map(|at| id(*at)).collect();
+        let mut known = Known::default();
+        known.register(epoch, incarnation(byte), &dirs);
+        known
+    }
+
+    fn life(epoch: Option<i64>, incarnations: &[u8]) -> Life {
+        let incarnations = incarnations.iter().map(|byte| incarnation(*byte)).collect();
+        Life {
+            epoch,
+            incarnations,
+        }
     }
 
     fn put(machine: &Machine, at: usize, known: &Known) {
@@ -297,7 +343,7 @@ mod tests {
     #[test]
     fn a_life_is_believed_where_every_directory_has_it_whole() {
         let machine = machine();
-        let both = |epoch, incarnation| known(Some(epoch), incarnation, &[0, 1]);
+        let both = |epoch, incarnation| known(epoch, incarnation, &[0, 1]);
         let loaded = || load_of(&machine, &[0, 1]).life;
         let none = Life::default();
         assert_eq!(loaded(), none);
@@ -306,21 +352,21 @@ mod tests {
         put(&machine, 1, &both(8, 2));
         assert_eq!(loaded(), none, "the first is a copy from before");
         put(&machine, 0, &both(7, 2));
-        let all_asked = life(None, Some(2));
+        let all_asked = life(None, &[2]);
         assert_eq!(
             loaded(),
             all_asked,
             "a crash before the second had the new epoch"
         );
         put(&machine, 0, &both(8, 3));
-        let asked_only = life(Some(8), None);
+        let asked_only = life(Some(8), &[]);
         assert_eq!(
             loaded(),
             asked_only,
             "a crash before all had the new incarnation"
         );
         put(&machine, 1, &both(8, 3));
-        assert_eq!(loaded(), life(Some(8), Some(3)));
+        assert_eq!(loaded(), life(Some(8), &[3]));
         let disk = machine.env().disk;
         let path = Path::new(DIRS[0]).join(NAME);
         let len = disk.open(&path, Open::Read).and_then(|file| file.len());
@@ -335,7 +381,7 @@ mod tests {
             file.write_at(&[io::IoSlice::new(&byte)], at)
                 .expect("a disk that works");
         }
-        assert_eq!(loaded(), life(Some(8), Some(3)));
+        assert_eq!(loaded(), life(Some(8), &[3]));
         forget(&*disk, Path::new(DIRS[1])).expect("a disk that works");
         assert_eq!(loaded(), none);
     }
@@ -345,36 +391,56 @@ mod tests {
     fn a_directory_that_was_away_for_a_life_takes_nothing_from_the_claim() {
         let machine = machine();
         for at in 0..2 {
-            put(&machine, at, &known(Some(7), 1, &[0, 1]));
+            put(&machine, at, &known(7, 1, &[0, 1]));
         }
         let alone = load_of(&machine, &[1]);
         assert_eq!(alone.life, Life::default(), "one that counts is away");
-        assert_eq!(alone.epoch, known(Some(7), 1, &[0, 1]).epoch);
+        assert_eq!(alone.known, known(7, 1, &[0, 1]));
         let its_own = |life| BTreeMap::from([(id(1), life)]);
-        assert_eq!(alone.apart, its_own(life(Some(7), Some(1))));
+        assert_eq!(alone.apart, its_own(life(Some(7), &[1])));
         // It was about to register, and never did: the life before is the last that counts.
-        let announced = Known {
-            epoch: alone.epoch,
-            ..known(None, 2, &[1])
-        };
+        let mut announced = alone.known;
+        announced.announce(incarnation(2), &[id(1)]);
         put(&machine, 1, &announced);
-        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(7), Some(2)));
+        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(7), &[2, 1]));
         let alone = load_of(&machine, &[1]);
-        assert_eq!(alone.life, life(None, Some(2)));
-        assert_eq!(alone.apart, its_own(life(Some(7), None)));
+        assert_eq!(alone.life, life(None, &[2]));
+        assert_eq!(alone.apart, its_own(life(Some(7), &[1])));
         // It did: what is in the other counts for nothing since.
-        put(&machine, 1, &known(Some(9), 2, &[1]));
-        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(9), Some(2)));
-        assert_eq!(load_of(&machine, &[1]).life, life(Some(9), Some(2)));
+        put(&machine, 1, &known(9, 2, &[1]));
+        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(9), &[2]));
+        assert_eq!(load_of(&machine, &[1]).life, life(Some(9), &[2]));
         // The one that was in that life is a copy from before, or away.
-        put(&machine, 1, &known(Some(7), 1, &[0, 1]));
+        put(&machine, 1, &known(7, 1, &[0, 1]));
         let both = load_of(&machine, &[0, 1]);
-        assert_eq!(both.life, life(Some(7), Some(1)));
+        assert_eq!(both.life, life(Some(7), &[1]));
         assert_eq!(both.apart, BTreeMap::new(), "the whole claim says it");
         assert_eq!(load_of(&machine, &[0]).life, Life::default());
         // Of two that are open one is a copy from before: neither speaks for itself.
-        put(&machine, 0, &known(Some(6), 1, &[0, 1]));
+        put(&machine, 0, &known(6, 3, &[0, 1]));
         assert_eq!(load_of(&machine, &[0, 1]).apart, BTreeMap::new());
+    }
+
+    /// The controller may have granted any of the registrations that were asked for, and the answers were lost.
+    #[test]
+    fn runs_without_an_answer_are_remembered_until_one_has_it() {
+        let machine = machine();
+        let dirs = [id(0), id(1)];
+        let mut known = known(7, 1, &[0, 1]);
+        let mut runs = |range: std::ops::Range<u8>| {
+            for run in range {
+                known.announce(incarnation(run), &dirs);
+                (0..2).for_each(|at| put(&machine, at, &known));
+                known = load_of(&machine, &[0, 1]).known;
+            }
+            load_of(&machine, &[0, 1]).life
+        };
+        assert_eq!(runs(2..4), life(Some(7), &[3, 2, 1]));
+        let newest: Vec<u8> = (0..100).rev().take(INCARNATIONS_MAX).collect();
+        assert_eq!(runs(4..100), life(Some(7), &newest));
+        let registered = self::known(120, 100, &[0, 1]);
+        (0..2).for_each(|at| put(&machine, at, &registered));
+        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(120), &[100]));
     }
 
     #[test]
@@ -390,9 +456,13 @@ mod tests {
         put(0, &[&PLAIN_MAGIC, &epoch, &[3; 16]]);
         assert_eq!(load_of(&machine, &[0, 1]).life, Life::default());
         put(1, &[&OLD_MAGIC, &epoch]);
-        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(7), None));
+        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(7), &[]));
         put(1, &[&PLAIN_MAGIC, &epoch, &[3; 16]]);
-        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(7), Some(3)));
+        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(7), &[3]));
         assert_eq!(load_of(&machine, &[0]), Before::default(), "one is away");
+        // A run of the second alone after one of both.
+        let single = [&SINGLE_MAGIC[..], &epoch, &[4; 16], &[0, 2, 0, 1]];
+        put(1, &[&single.concat(), &id(0).0, &id(1).0, &id(1).0]);
+        assert_eq!(load_of(&machine, &[0, 1]).life, life(Some(7), &[4]));
     }
 }

@@ -10,7 +10,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, EncodeError, ErrorCode, Message, Reader, Request, Uuid};
 
-use super::life_file::{self, Before, Known, Life, Part};
+use super::life_file::{self, Before, Known, Life};
 use super::lifecycle::{Ask, Heard, Lifecycle, Pace};
 use crate::shared::Shared;
 
@@ -28,8 +28,8 @@ const NO_EPOCH: i64 = -1;
 pub(crate) struct Membership {
     pub(super) life: Lifecycle,
     request: BrokerRegistrationRequest,
-    /// The newest epoch that is known, with the directories of its life.
-    epoch: Option<Part<i64>>,
+    /// The lives that the next one is to know of.
+    known: Known,
     /// The incarnation is durable, or was tried to be.
     is_announced: bool,
     /// A directory could not be written: it is tried again, because the next start claims nothing without it.
@@ -101,7 +101,7 @@ impl Membership {
             rack: broker.rack.clone(),
             log_dirs: broker.log_dirs.clone(),
             previous_broker_epoch: before.life.epoch.unwrap_or(NO_EPOCH),
-            previous_incarnation_id: before.life.incarnation.unwrap_or(Uuid::ZERO),
+            previous_incarnation_ids: before.life.incarnations,
             log_dir_lives: before.apart.iter().map(dir_life).collect(),
             ..BrokerRegistrationRequest::default()
         };
@@ -112,7 +112,7 @@ impl Membership {
         Membership {
             life: Lifecycle::new(pace, now),
             request,
-            epoch: before.epoch,
+            known: before.known,
             is_announced: false,
             is_unwritten: false,
             complained_at: None,
@@ -192,6 +192,12 @@ impl Membership {
     /// The registration may be granted without this life hearing of it: the next one follows it all the same.
     fn announce(&mut self, shared: &Shared) {
         if !self.is_announced {
+            let BrokerRegistrationRequest {
+                incarnation_id,
+                log_dirs,
+                ..
+            } = &self.request;
+            self.known.announce(*incarnation_id, log_dirs);
             self.store(shared);
         }
         self.is_announced = true;
@@ -199,30 +205,20 @@ impl Membership {
 
     /// The next life says that it follows this one, if it lost nothing.
     fn remember(&mut self, shared: &Shared, epoch: i64) {
-        let registered = Part {
-            value: epoch,
-            dirs: self.request.log_dirs.clone(),
-        };
-        let is_known = self.is_announced && self.epoch.as_ref() == Some(&registered);
         self.request.previous_broker_epoch = epoch;
-        self.epoch = Some(registered);
-        if !is_known {
+        let mut known = self.known.clone();
+        known.register(epoch, self.request.incarnation_id, &self.request.log_dirs);
+        if self.known != known {
+            self.known = known;
             self.store(shared);
         }
         self.is_announced = true;
     }
 
     fn store(&mut self, shared: &Shared) {
-        let known = Known {
-            epoch: self.epoch.clone(),
-            incarnation: Some(Part {
-                value: self.request.incarnation_id,
-                dirs: self.request.log_dirs.clone(),
-            }),
-        };
         let was_unwritten = std::mem::take(&mut self.is_unwritten);
         for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
-            let Err(error) = life_file::store(&*shared.env.disk, &dir.path, &known) else {
+            let Err(error) = life_file::store(&*shared.env.disk, &dir.path, &self.known) else {
                 continue;
             };
             self.is_unwritten = true;
@@ -287,7 +283,7 @@ fn dir_life((directory, life): (&Uuid, &Life)) -> registration::LogDirLife {
     registration::LogDirLife {
         directory: *directory,
         broker_epoch: life.epoch.unwrap_or(NO_EPOCH),
-        incarnation_id: life.incarnation.unwrap_or(Uuid::ZERO),
+        incarnation_ids: life.incarnations.clone(),
     }
 }
 

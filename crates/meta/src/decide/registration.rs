@@ -26,24 +26,24 @@ pub struct Registering {
     pub features: BTreeMap<String, Levels>,
     pub rack: Option<String>,
     pub log_dirs: Vec<Uuid>,
-    /// The life before this one, if it ended cleanly.
+    /// The lives before this one since which nothing is lost.
     pub before: Before,
-    /// The same of single directories, where others of that life are missing.
+    /// The same of single directories, where others of such a life are missing.
     pub before_in: BTreeMap<Uuid, Before>,
 }
 
-/// An earlier life of a broker of which nothing is lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Earlier lives of a broker since which nothing is lost: the last registration that it heard of, and the runs after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Before {
     pub epoch: Option<i64>,
-    /// It may not have learned its epoch.
-    pub incarnation: Option<Uuid>,
+    /// Of runs that may have been registered without learning their epoch.
+    pub incarnations: Vec<Uuid>,
 }
 
 impl Before {
-    /// True if `known` is the broker in that life.
+    /// True if `known` is the broker in one of these lives.
     fn is_of(&self, known: &Registration) -> bool {
-        self.epoch == Some(known.epoch) || self.incarnation == Some(known.incarnation)
+        self.epoch == Some(known.epoch) || self.incarnations.contains(&known.incarnation)
     }
 }
 

@@ -342,15 +342,22 @@ fn a_new_life_is_out_of_the_isr_and_after_an_unclean_stop_not_eligible() {
     let fenced = after(&image, &fence(&image, &STRICT, BrokerId(1)));
     assert_eq!(shown(&fenced, 0), (2, vec![2], vec![1]));
     let known = fenced.broker(BrokerId(1)).map(|broker| broker.incarnation);
-    for (epoch, incarnation, eligible) in [
-        (Some(11), None, vec![1]),
-        (Some(10), None, vec![]),
-        (None, None, vec![]),
-        (None, known, vec![1]),
-        (None, Some(Uuid([98; 16])), vec![]),
+    let known = known.expect("registered");
+    let other = Uuid([98; 16]);
+    for (epoch, incarnations, eligible) in [
+        (Some(11), vec![], vec![1]),
+        (Some(10), vec![], vec![]),
+        (None, vec![], vec![]),
+        (None, vec![known], vec![1]),
+        (Some(10), vec![other, known], vec![1]),
+        (Some(10), vec![other], vec![]),
     ] {
+        let before = Before {
+            epoch,
+            incarnations,
+        };
         let broker = Registering {
-            before: Before { epoch, incarnation },
+            before: before.clone(),
             ..registering(1, 99)
         };
         for (image, expected) in [(&fenced, &eligible), (&image, &eligible)] {
@@ -359,7 +366,7 @@ fn a_new_life_is_out_of_the_isr_and_after_an_unclean_stop_not_eligible() {
             assert_eq!(
                 shown(&image, 0),
                 (2, vec![2], expected.clone()),
-                "{epoch:?} {incarnation:?}"
+                "{before:?}"
             );
             assert_eq!(
                 image.broker(BrokerId(1)).expect("there").epoch,
@@ -394,7 +401,7 @@ fn a_new_life_without_a_directory_stays_eligible_in_the_others() {
     ] {
         let of_first = Before {
             epoch: Some(epoch),
-            incarnation: None,
+            incarnations: Vec::new(),
         };
         let broker = Registering {
             log_dirs,

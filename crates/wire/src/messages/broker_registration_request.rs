@@ -15,7 +15,7 @@ pub struct BrokerRegistrationRequest {
     pub is_migrating_zk_broker: bool,
     pub log_dirs: Vec<Uuid>,
     pub previous_broker_epoch: i64,
-    pub previous_incarnation_id: Uuid,
+    pub previous_incarnation_ids: Vec<Uuid>,
     pub log_dir_lives: Vec<LogDirLife>,
 }
 
@@ -31,7 +31,7 @@ impl Default for BrokerRegistrationRequest {
             is_migrating_zk_broker: false,
             log_dirs: Vec::new(),
             previous_broker_epoch: -1,
-            previous_incarnation_id: Uuid::ZERO,
+            previous_incarnation_ids: Vec::new(),
             log_dir_lives: Vec::new(),
         }
     }
@@ -56,14 +56,14 @@ impl Message for BrokerRegistrationRequest {
                 Vec::new()
             },
             previous_broker_epoch: if version >= 3 { r.i64()? } else { -1 },
-            previous_incarnation_id: Uuid::ZERO,
+            previous_incarnation_ids: Vec::new(),
             log_dir_lives: Vec::new(),
         };
         for _ in 0..r.tag_count()? {
             let tag = r.tag()?;
             match tag.number {
-                1000 => message.previous_incarnation_id = r.uuid()?,
-                1001 => message.log_dir_lives = r.structs(version, true, 41)?,
+                1000 => message.previous_incarnation_ids = r.uuids(true)?,
+                1001 => message.log_dir_lives = r.structs(version, true, 26)?,
                 _ => r.skip_tag(tag),
             }
             r.end_tag(tag)?;
@@ -96,12 +96,12 @@ impl Message for BrokerRegistrationRequest {
             w.i64(self.previous_broker_epoch);
         }
         w.uvarint(
-            u32::from(self.previous_incarnation_id != Uuid::ZERO)
+            u32::from(!self.previous_incarnation_ids.is_empty())
                 + u32::from(!self.log_dir_lives.is_empty()),
         );
-        if self.previous_incarnation_id != Uuid::ZERO {
+        if !self.previous_incarnation_ids.is_empty() {
             let tag = w.begin_tag(1000);
-            w.uuid(self.previous_incarnation_id);
+            w.uuids(&self.previous_incarnation_ids, true)?;
             w.end_tag(tag);
         }
         if !self.log_dir_lives.is_empty() {
@@ -174,7 +174,7 @@ impl Message for Feature {
 pub struct LogDirLife {
     pub directory: Uuid,
     pub broker_epoch: i64,
-    pub incarnation_id: Uuid,
+    pub incarnation_ids: Vec<Uuid>,
 }
 
 impl Default for LogDirLife {
@@ -182,7 +182,7 @@ impl Default for LogDirLife {
         Self {
             directory: Uuid::ZERO,
             broker_epoch: -1,
-            incarnation_id: Uuid::ZERO,
+            incarnation_ids: Vec::new(),
         }
     }
 }
@@ -192,7 +192,7 @@ impl Message for LogDirLife {
         let message = Self {
             directory: r.uuid()?,
             broker_epoch: r.i64()?,
-            incarnation_id: r.uuid()?,
+            incarnation_ids: r.uuids(true)?,
         };
         r.skip_tags()?;
         Ok(message)
@@ -201,7 +201,7 @@ impl Message for LogDirLife {
     fn encode(&self, w: &mut Writer, _version: i16) -> Result<(), EncodeError> {
         w.uuid(self.directory);
         w.i64(self.broker_epoch);
-        w.uuid(self.incarnation_id);
+        w.uuids(&self.incarnation_ids, true)?;
         w.uvarint(0);
         Ok(())
     }

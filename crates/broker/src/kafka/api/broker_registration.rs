@@ -7,7 +7,7 @@ use meta::image::Levels;
 use meta::{Endpoint, SecurityProtocol};
 use model::BrokerId;
 use wire::messages::{BrokerRegistrationRequest, BrokerRegistrationResponse};
-use wire::{ApiKey, ErrorCode, Uuid};
+use wire::{ApiKey, ErrorCode};
 
 use super::overdue::Overdue;
 use crate::event_loop::Outcome;
@@ -58,14 +58,14 @@ fn registering(request: BrokerRegistrationRequest) -> Registering {
         };
         (feature.name, levels)
     });
-    let before = |epoch: i64, incarnation: Uuid| Before {
+    let before = |epoch: i64, incarnations| Before {
         epoch: (epoch != NO_EPOCH).then_some(epoch),
-        incarnation: (!incarnation.is_zero()).then_some(incarnation),
+        incarnations,
     };
     let of_dirs = (request.log_dir_lives.into_iter()).map(|life| {
         (
             life.directory,
-            before(life.broker_epoch, life.incarnation_id),
+            before(life.broker_epoch, life.incarnation_ids),
         )
     });
     Registering {
@@ -77,7 +77,7 @@ fn registering(request: BrokerRegistrationRequest) -> Registering {
         log_dirs: request.log_dirs,
         before: before(
             request.previous_broker_epoch,
-            request.previous_incarnation_id,
+            request.previous_incarnation_ids,
         ),
         before_in: of_dirs.collect(),
     }
