@@ -200,6 +200,9 @@ impl Striker {
             Strike::Wipe => {
                 run.copies.on_wiped(node);
                 run.wiped += u64::from(run.cluster.node_mut(node).wipe());
+                if run.plan.slows_new_disks {
+                    self.hit(Strike::SlowDisk, node, run);
+                }
             }
         }
     }

@@ -220,6 +220,8 @@ pub struct Plan {
     pub replicas: u8,
     /// Partitions are reassigned to other brokers all the time.
     pub reassigns: bool,
+    /// A disk that takes the place of another is slow at first.
+    pub slows_new_disks: bool,
     /// Of several nodes one stays away when the others are healed, which have to serve without it.
     pub leaves_one_away: bool,
     /// Files of replicas rot, and have to be repaired in the end.
@@ -667,6 +669,7 @@ impl Plan {
             is_led: false,
             replicas: 1,
             reassigns: false,
+            slows_new_disks: false,
             leaves_one_away: false,
             rots: false,
             snapshot_bytes: None,

@@ -35,10 +35,7 @@ pub(super) fn describe(cluster: &Cluster) -> String {
             node.0
         ));
         for it in broker.replicas() {
-            let topic = image.topic_by_id(it.topic);
-            let of =
-                topic.and_then(|topic| topic.partitions.get(usize::try_from(it.partition).ok()?));
-            let Some(of) = of.filter(|of| of.replicas.len() > 1) else {
+            let Some(of) = planned(&image, &it).filter(|of| of.replicas.len() > 1) else {
                 continue;
             };
             lines.push(format!(
@@ -58,6 +55,12 @@ pub(super) fn describe(cluster: &Cluster) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// The partition of a replica as the metadata have it.
+fn planned<'a>(image: &'a Image, it: &Replica) -> Option<&'a meta::image::Partition> {
+    let at = usize::try_from(it.partition).ok()?;
+    image.topic_by_id(it.topic)?.partitions.get(at)
 }
 
 fn numbers(brokers: &[BrokerId]) -> Vec<i32> {
@@ -187,10 +190,21 @@ impl Copies {
         let before = committed
             .insert(place, now)
             .filter(|before| now < *before)?;
+        // It was rid of the replica and has it anew, between two looks.
+        if self.is_arriving(node, it) {
+            return None;
+        }
         Some(format!(
             "{}-{}: node {} had {before} committed, and has {now}",
             it.name, it.partition, node.0
         ))
+    }
+
+    /// True if the newest metadata give the node a replica that it did not have.
+    fn is_arriving(&self, node: HostId, it: &Replica) -> bool {
+        let image = self.image.as_ref();
+        let planned = image.and_then(|image| planned(image, it));
+        planned.is_some_and(|of| of.adding.contains(&BrokerId(node.0.into())))
     }
 
     fn judge_in_sync(&mut self, here: &[(HostId, Vec<Replica>)]) -> Option<String> {
@@ -212,10 +226,7 @@ impl Copies {
             }
             for it in replicas.iter().filter(|it| !it.is_offline) {
                 let (committed, by) = known[&(it.topic, it.partition)];
-                let partition = image
-                    .topic_by_id(it.topic)
-                    .and_then(|topic| topic.partitions.get(usize::try_from(it.partition).ok()?));
-                let Some(partition) = partition.filter(|of| of.isr.contains(&id)) else {
+                let Some(partition) = planned(image, it).filter(|of| of.isr.contains(&id)) else {
                     continue;
                 };
                 self.compared += u64::from(*node != by);

@@ -118,6 +118,31 @@ fn the_only_replica_shows_no_end_before_it_leads() {
     check_load(20018, Load::Markers);
 }
 
+/// Nodes were killed again and again while no controller heard them. One that had been registered without hearing of it named the last of
+/// its lives alone, which the controller did not know: in the end no partition had an eligible leader.
+#[test]
+fn every_life_that_a_controller_may_know_keeps_its_replicas_eligible() {
+    check_load(272, Load::Moves);
+}
+
+/// A leader did not know all of its producers, because batches of theirs had rotted, and took the next one for out of order.
+#[test]
+fn producers_wait_for_the_repair_of_their_batches() {
+    check_load(1159, Load::Rot);
+}
+
+/// The base offset of a batch had rotted before an index was made of it: the repair took it for right the second time that it looked.
+#[test]
+fn a_rotted_base_offset_in_an_index_is_repaired() {
+    check_load(30, Load::Rot);
+}
+
+/// A replica was taken from a node and given back in one batch of metadata: that it knows nothing then was taken for a loss.
+#[test]
+fn a_replica_that_comes_back_at_once_begins_anew() {
+    check_load(190, Load::Moves);
+}
+
 /// Nodes that were started one after the other with slow disks were not up when they had to serve again, and the demand that they do was
 /// wrong.
 #[test]

@@ -6,11 +6,15 @@ use env::sim::Chance;
 
 use super::{Plan, Strike};
 use crate::client::member::GroupProtocol;
+use crate::client::producer::Habits;
 
 /// Nodes of a cluster: the fewest of which one may fail.
 const UNITED: u8 = 3;
 /// An answer that takes longer is not waited for where another broker may have the office.
 pub(in crate::run) const LED_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Between two batches of a producer that others have caught up with long before.
+const REST: Duration = Duration::from_secs(2);
 
 /// They take a log directory from a broker.
 const OFFLINE: [Strike; 2] = [Strike::FailSync, Strike::FailWrite];
@@ -100,11 +104,40 @@ impl Plan {
         self.strikes.retain(|strike| !takes_disks.contains(strike));
         if !self.reassigns || !chance.one_in(3) {
             self.strikes.push(Strike::Wipe);
+            // The others stay as they are.
+            if seed % 6 == 3 {
+                self.rest_a_partition();
+                self.slows_new_disks = true;
+            }
         }
         // Two replicas of a partition, of which both have to be in sync, take no record while one node is away.
         self.leaves_one_away &= !self.reassigns;
         self.time = Duration::from_secs(20);
         self
+    }
+
+    /// Somebody writes to one partition now and then, and nobody else does: what a replica of it said last is for a while all there is.
+    fn rest_a_partition(&mut self) {
+        let Some(topic) = self.topics.iter().find(|topic| 1 < topic.partitions) else {
+            return;
+        };
+        for habits in self
+            .producers
+            .iter_mut()
+            .filter(|of| of.topic == topic.name)
+        {
+            habits.partitions.start = 1;
+        }
+        self.producers.push(Habits {
+            topic: topic.name.clone(),
+            partitions: 0..1,
+            acks: -1,
+            idempotent: true,
+            in_flight_max: 1,
+            records_max: 3,
+            pause: REST,
+            patience: LED_PATIENCE,
+        });
     }
 
     /// The same, with three replicas of each partition, of which two have to be in sync. Whoever writes without transactions waits for
