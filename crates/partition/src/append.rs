@@ -151,7 +151,7 @@ impl Partition {
         let state = &mut *guard;
         state.check_writer(epoch)?;
         if let Err(refused) = self.check_open(state, &config, acks) {
-            if matches!(refused, AppendError::Storage { full: true }) && origin == Origin::Client {
+            if origin == Origin::Client {
                 state.await_again(&batch, moment.wall);
             }
             return Err(refused);
@@ -167,6 +167,7 @@ impl Partition {
                 && batch.has_producer_id()
             {
                 // Its last batches may be among those.
+                state.await_again(&batch, moment.wall);
                 drop(guard);
                 self.has_repaired(at);
                 return Err(AppendError::ProducersUnread { at });
@@ -229,6 +230,15 @@ impl Partition {
         let guards = &mut state.guards;
         guards.on_marker(producer_id, producer_epoch, transaction_version);
         Ok(self.place(state, batch, Some(end), acks, moment))
+    }
+
+    /// Refuses a batch of a client while this broker acts as no leader. It may act as one again before those come that the client has sent
+    /// behind.
+    pub fn refuse(&self, batch: &Batch, wall: Timestamp) -> AppendError {
+        let mut state = self.state.lock();
+        state.await_again(batch, wall);
+        let epoch = state.progress.epoch();
+        AppendError::NotLeader { epoch }
     }
 
     /// True if the log takes records with `acks=all` now; one that was refused for its size or its producer says nothing of this.
@@ -546,7 +556,7 @@ impl PartitionState {
         }
     }
 
-    /// The client sends it again when there is room; of a known producer the next sequence is known anyhow.
+    /// The client sends it again soon; of a known producer the next sequence is known anyhow.
     fn await_again(&mut self, batch: &Batch, wall: Timestamp) {
         let (id, epoch) = (batch.producer_id(), batch.producer_epoch());
         if batch.has_producer_id() && self.producers.get(id).is_none() {

@@ -296,6 +296,7 @@ impl Partition {
         }
         let end = batch.next_offset();
         let ended = state.producers.apply(&batch, marker_of(&batch));
+        state.guards.on_batch(batch.producer_id());
         let aborted = ended.filter(|txn| txn.aborted).map(AbortedTxn::from);
         state.aborted.extend(aborted);
         let (epoch, base) = (batch.leader_epoch(), batch.base_offset());

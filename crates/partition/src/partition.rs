@@ -496,6 +496,8 @@ impl PartitionState {
     pub(crate) fn begin_producers(&mut self, to: Offset) {
         self.producers = ProducerStates::new(to);
         self.producers_lack = None;
+        // What was refused may be in front.
+        self.guards.await_nobody();
     }
 
     /// The offsets that a checkpoint notes beside those of the files.

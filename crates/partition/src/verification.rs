@@ -5,8 +5,8 @@
 //! past the end of its transaction would open another one that nobody ends.
 //!
 //! A refused batch comes again, and the ones its client has sent behind it may be let in meanwhile: verified, or sent when a full
-//! disk has room again. Nothing is known of a producer that is new here, so the lowest sequence that was asked for is remembered:
-//! none above it begins.
+//! disk has room again, enough replicas are in sync, or this broker leads. Nothing is known of a producer that is new here, so the lowest
+//! sequence that was asked for is remembered: none above it begins.
 //!
 //! A producer has one guard, whatever the epoch of the request: only the coordinator knows whether that epoch is the producer's, so
 //! none takes the guard away from another.
@@ -48,7 +48,7 @@ struct Entry {
     holders: u32,
     /// The lowest first sequence of the batches of this epoch that were verified or refused; `None` for offsets of a group.
     lowest: Option<Sequence>,
-    /// When a full disk refused the last of them, or about when another reason did; [`Timestamp::NONE`] until somebody looks.
+    /// When the log refused the last of them, or about when its coordinator did; [`Timestamp::NONE`] until somebody looks.
     refused: Timestamp,
 }
 
@@ -86,7 +86,7 @@ impl Guards {
         guard
     }
 
-    /// There was no room for a batch of a producer of which nothing else is known; it begins with the sequence `first`.
+    /// The log takes no batch for now, and refused one of a producer of which nothing else is known; it begins with the sequence `first`.
     pub(crate) fn on_refused(
         &mut self,
         (id, epoch): (ProducerId, ProducerEpoch),
@@ -153,6 +153,12 @@ impl Guards {
     ) -> Option<Sequence> {
         let entry = self.known.get(&id).filter(|entry| entry.epoch == epoch)?;
         entry.lowest.filter(|lowest| *lowest < first)
+    }
+
+    /// Any producer of which nothing is known may begin anywhere.
+    pub(crate) fn await_nobody(&mut self) {
+        self.known.retain(|_, entry| entry.holders > 0);
+        (self.known.values_mut()).for_each(|entry| entry.lowest = None);
     }
 
     fn release(&mut self, id: ProducerId, guard: Guard) {

@@ -234,9 +234,6 @@ fn append_one(
     }
     let partition = topic.partition(batch.index);
     let partition = partition.map_err(ProduceError::Absent)?;
-    if desk.shared.is_self_fenced() {
-        return Err(ProduceError::Absent(Absent::Elsewhere));
-    }
     if meta::name::is_internal(&topic.name) {
         let topic = Arc::clone(&topic.name);
         return Err(ProduceError::Internal { topic });
@@ -291,6 +288,9 @@ fn append(
     if !stays {
         let body = Bytes::copy_from_slice(batch.body());
         batch = Batch::from_parts(Head::clone(&batch), body)?;
+    }
+    if desk.shared.is_self_fenced() {
+        return Err(partition.refuse(&batch, desk.wall));
     }
     let moment = Moment {
         now: desk.now,

@@ -2,7 +2,7 @@
 
 use log::producer::{Origin, ProducerError, marker_of};
 use model::{LeaderEpoch, ProducerEpoch, ProducerId, Sequence};
-use partition::{Appended, Bounds, Guard, Marker, Warrant};
+use partition::{Appended, Bounds, Guard, Marker, Replicas, Warrant};
 use wire::records::EndTxn;
 
 use super::*;
@@ -353,6 +353,65 @@ fn a_batch_that_was_sent_behind_a_refused_one_does_not_begin_in_its_place() {
     // Known by now: a later batch begins the next transaction, and nothing of the first is remembered.
     let next = guard(&rig, 3);
     append(&mut rig, records(5, 3, 1, true), Warrant::Verified(next)).unwrap();
+}
+
+/// This broker acted as no leader when the first came, or had too few replicas in sync, and was well when the second did.
+#[test]
+fn a_batch_that_was_sent_behind_one_that_no_leader_took_does_not_begin_in_its_place() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let leading = |others: &[i32]| {
+        let all: Vec<BrokerId> = [1].iter().chain(others).copied().map(BrokerId).collect();
+        Role::Leading(Replicas {
+            me: BrokerId(1),
+            in_sync: vec![BrokerId(1)],
+            all,
+            partition_epoch: 0,
+        })
+    };
+    let few = LogConfig {
+        in_sync_replicas_min: 2,
+        ..small_segments()
+    };
+    type Trouble<'a> = (&'a dyn Fn(&mut Rig), &'a dyn Fn(&mut Rig));
+    let troubles: [Trouble<'_>; 3] = [
+        (
+            &|rig| {
+                rig.partitions[0].refuse(&records(5, 0, 2, false), WALL);
+            },
+            &|_| {},
+        ),
+        (
+            &|rig| {
+                set_role(&rig.partitions[0], 3, Role::NotLeading);
+                append(rig, records(6, 0, 2, false), Warrant::None).unwrap_err();
+            },
+            &|rig| {
+                set_role(&rig.partitions[0], 4, leading(&[]));
+            },
+        ),
+        (
+            &|rig| {
+                set_role(&rig.partitions[0], 5, leading(&[2]));
+                rig.partitions[0].set_config(Arc::new(few.clone()), &mut Vec::new());
+                append(rig, records(7, 0, 2, false), Warrant::None).unwrap_err();
+            },
+            &|rig| {
+                rig.partitions[0].set_config(Arc::new(small_segments()), &mut Vec::new());
+            },
+        ),
+    ];
+    for (id, (begin, end)) in (5..).zip(troubles) {
+        begin(&mut rig);
+        end(&mut rig);
+        let behind = append(&mut rig, records(id, 2, 1, false), Warrant::None);
+        assert!(matches!(
+            behind,
+            Err(AppendError::Producer(ProducerError::OutOfOrderSequence { want, .. })) if want == Sequence(0)
+        ));
+        append(&mut rig, records(id, 0, 2, false), Warrant::None).unwrap();
+        append(&mut rig, records(id, 2, 1, false), Warrant::None).unwrap();
+    }
 }
 
 /// Earlier batches are lost, or are still to come; of an older client its records may have been deleted.

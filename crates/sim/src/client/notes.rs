@@ -21,8 +21,8 @@ pub(crate) struct Notes {
     /// True if files rot under a broker at work, which does not read again what it has verified before: a batch's own checksum is the last
     /// line then, and the same is asked for again.
     pub(crate) may_rot: bool,
-    /// While a link between nodes refuses connections, a broker that lives is taken for dead, and its coordinators answer for up to a
-    /// session (`docs/decisions/fencing.md`); until then nothing is said of their members.
+    /// While a link between nodes refuses connections, a broker that lives is taken for dead, and answers for up to a session as leader and
+    /// coordinator (`docs/decisions/fencing.md`); until then nothing is said of members, nor of a producer that it takes for out of order.
     pub(crate) zombies_until: Option<Instant>,
     keys: BTreeMap<(String, i32), Key>,
     next_value: u64,
@@ -89,6 +89,10 @@ pub(crate) struct Notes {
 const VIOLATIONS_MAX: usize = 10;
 
 impl Notes {
+    pub(crate) fn may_meet_zombies(&self, now: Instant) -> bool {
+        self.zombies_until.is_some_and(|until| now < until)
+    }
+
     pub(crate) fn process(&mut self) -> u32 {
         self.next_process += 1;
         self.next_process

@@ -369,6 +369,7 @@ impl Producer {
         if let checker::Answer::Code(code) = answer
             && is_first
             && is_fatal(code)
+            && !notes.may_meet_zombies(world.now())
         {
             notes.violation(format!(
                 "producer {}: refused with {code:?} although it kept order",

@@ -125,6 +125,12 @@ fn every_life_that_a_controller_may_know_keeps_its_replicas_eligible() {
     check_load(272, Load::Moves);
 }
 
+/// A broker that acted as no leader for a moment refused the first batch of a producer and took the second for its first.
+#[test]
+fn a_producer_begins_with_the_first_batch_that_was_refused() {
+    check_load(308, Load::Replicas);
+}
+
 /// A leader did not know all of its producers, because batches of theirs had rotted, and took the next one for out of order.
 #[test]
 fn producers_wait_for_the_repair_of_their_batches() {

@@ -534,7 +534,7 @@ impl Member {
     fn take(&mut self, taken: &[i32], now: Instant, notes: &mut Notes) -> Result<(), LineError> {
         self.refuse_unknown(taken)?;
         let believed = self.believes_until();
-        let may_be_zombies = notes.zombies_until.is_some_and(|until| now < until);
+        let may_be_zombies = notes.may_meet_zombies(now);
         for partition in taken {
             let part = notes.part(&self.group, *partition);
             let other = part
