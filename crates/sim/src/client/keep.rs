@@ -13,7 +13,6 @@ use wire::Request;
 
 use super::line::{LONE, Line, LineError, RawAnswer};
 use super::notes::Notes;
-use super::reader::DAMAGED;
 use super::way::Way;
 
 /// An answer that takes longer is waited for no more, by most.
@@ -183,7 +182,7 @@ pub(crate) trait Client {
             };
             if let Err(error) = done {
                 if let LineError::Nonsense(what) = error
-                    && !(notes.may_rot && what.contains(DAMAGED))
+                    && !notes.is_rot(&what)
                 {
                     notes.violation(format!("{}: {what}", self.name()));
                 }

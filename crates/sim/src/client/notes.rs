@@ -2,7 +2,7 @@
 //!
 //! A value is a number; its record carries bytes that follow from the number, so that a reader sees any change of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use env::sim::Chance;
 use model::Instant;
@@ -11,6 +11,7 @@ use wire::ApiKey;
 use super::aging::{Aging, Keep};
 use super::member::GroupPart;
 use super::offsets::Numbers;
+use super::reader::DAMAGED;
 use crate::checker::{Act, EndSeen, History, Key, Op, Outcome};
 
 #[derive(Default)]
@@ -18,9 +19,9 @@ pub(crate) struct Notes {
     pub(crate) history: History,
     /// Broken promises that need no history to be seen.
     pub(crate) violations: Vec<String>,
-    /// True if files rot under a broker at work, which does not read again what it has verified before: a batch's own checksum is the last
-    /// line then, and the same is asked for again.
-    pub(crate) may_rot: bool,
+    /// Partitions whose files have rotted under a broker at work, which does not read again what it has verified before: a batch's own
+    /// checksum is the last line then, and the same is asked for again.
+    pub(crate) rotted: BTreeSet<String>,
     /// While a link between nodes refuses connections, a broker that lives is taken for dead, and answers for up to a session as leader and
     /// coordinator (`docs/decisions/fencing.md`); until then nothing is said of members, nor of a producer that it takes for out of order.
     pub(crate) zombies_until: Option<Instant>,
@@ -89,6 +90,12 @@ pub(crate) struct Notes {
 const VIOLATIONS_MAX: usize = 10;
 
 impl Notes {
+    /// True if a reader met what has rotted.
+    pub(crate) fn is_rot(&self, what: &str) -> bool {
+        let met = |partition| what.starts_with(&format!("fetch of {partition}: {DAMAGED}"));
+        self.rotted.iter().any(met)
+    }
+
     pub(crate) fn may_meet_zombies(&self, now: Instant) -> bool {
         self.zombies_until.is_some_and(|until| now < until)
     }

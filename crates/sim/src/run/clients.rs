@@ -79,7 +79,6 @@ impl Clients {
     ) -> Clients {
         let plan = &plan.on(node);
         let mut notes = Notes::default();
-        notes.may_rot = plan.rots;
         for topic in &plan.topics {
             for partition in 0..topic.partitions {
                 let key = notes.key(&topic.name, partition);

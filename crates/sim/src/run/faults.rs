@@ -194,8 +194,9 @@ impl Striker {
             Strike::CutLink => self.cut_link(node, later, run),
             Strike::Rot => {
                 let topics = &run.plan.topics;
-                let has_struck = rot::strike(&run.cluster, node, topics, &mut self.chance);
-                self.rots_count += u64::from(has_struck);
+                let struck = rot::strike(&run.cluster, node, topics, &mut self.chance);
+                self.rots_count += u64::from(struck.is_some());
+                run.clients.notes.rotted.extend(struck);
             }
             Strike::Wipe => {
                 run.copies.on_wiped(node);
