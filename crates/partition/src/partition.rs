@@ -496,7 +496,7 @@ impl PartitionState {
     pub(crate) fn begin_producers(&mut self, to: Offset) {
         self.producers = ProducerStates::new(to);
         self.producers_lack = None;
-        // What was refused may be in front.
+        // Batches that were refused may be in front.
         self.guards.await_nobody();
     }
 

@@ -115,7 +115,7 @@ const SCENARIOS: [Scenario; 25] = [
 ];
 
 const USAGE: &str = "usage: chaos [SCENARIO]... [--kills N] [--cuts N] [--seed N] [--strict]
-       chaos cluster [SCENARIO]... [--runs N] [--seed N] [--list]
+       chaos cluster [SCENARIO]... [--runs N] [--seed N] [--guest CLIENT]... [--list]
 
   --strict  a scenario that is skipped, or that no stock client has read back, has failed";
 

@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand"
 	"os"
@@ -23,7 +24,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const factSecondsMax = 60
+const factSecondsMax = 60 // times PATIENCE, where faults go on meanwhile
 
 type fact struct {
 	name string
@@ -81,7 +82,7 @@ func codeName(c int16) string {
 }
 
 func client(opts ...kgo.Opt) *kgo.Client {
-	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(bootstrap), kgo.MaxBufferedRecords(100_000)}, opts...)...)
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.MaxBufferedRecords(100_000)}, opts...)...)
 	must(err, "client")
 	return c
 }
@@ -94,19 +95,23 @@ func topic(ctx context.Context, prefix string, partitions int32, settings map[st
 	if settings == nil { // some records are from 1970: without a retention they stay
 		settings = map[string]*string{"retention.ms": text("-1")}
 	}
-	made, err := admin.CreateTopic(ctx, partitions, factor(), settings, name)
-	must(err, "create")
-	must(made.Err, "create")
+	_, err := admin.CreateTopic(ctx, partitions, factor(), settings, name)
+	if !errors.Is(err, kerr.TopicAlreadyExists) { // nobody else has the name: an answer was lost, and the client asked again
+		must(err, "create")
+	}
 	waitLed(ctx, name, partitions)
 	return name
 }
 
-// factor is how many replicas topics have that a test makes.
-func factor() int16 {
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("FACTOR"), "1"))
-	must(err, "FACTOR")
-	return int16(n)
+// number is a setting of the run, or 1.
+func number(name string) int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(name), "1"))
+	must(err, name)
+	return n
 }
+
+// factor is how many replicas topics have that a test makes.
+func factor() int16 { return int16(number("FACTOR")) }
 
 // topicHere makes a topic that the first node leads: requests that a client would not send go there, whoever leads.
 func topicHere(ctx context.Context, prefix string, partitions int32, settings map[string]*string) string {
@@ -140,11 +145,11 @@ func topicHere(ctx context.Context, prefix string, partitions int32, settings ma
 func here(ctx context.Context) int32 {
 	found := int32(-1)
 	for _, b := range ask[*kmsg.DescribeClusterResponse](ctx, shared, kmsg.NewPtrDescribeClusterRequest()).Brokers {
-		if fmt.Sprintf("%s:%d", b.Host, b.Port) == bootstrap {
+		if fmt.Sprintf("%s:%d", b.Host, b.Port) == nodes[0] {
 			found = b.NodeID
 		}
 	}
-	that(found >= 0, "no broker is at %s", bootstrap)
+	that(found >= 0, "no broker is at %s", nodes[0])
 	return found
 }
 
@@ -163,7 +168,9 @@ func keyHere(ctx context.Context, prefix string, kind int8) (key string) {
 func waitLed(ctx context.Context, name string, partitions int32) {
 	waitFor(ctx, "leaders of "+name, func() bool {
 		seen, err := admin.ListTopics(ctx, name)
-		must(err, "list")
+		if err != nil {
+			return false
+		}
 		led := 0
 		for _, p := range seen[name].Partitions {
 			if p.Err == nil && p.Leader >= 0 {
@@ -189,7 +196,7 @@ func waitFor(ctx context.Context, what string, holds func() bool) {
 }
 
 func attempt(f fact) (reason string) {
-	ctx, cancel := context.WithTimeout(context.Background(), factSecondsMax*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(factSecondsMax*number("PATIENCE"))*time.Second)
 	defer cancel()
 	defer func() {
 		switch r := recover().(type) {

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -45,16 +46,25 @@ func within(ctx context.Context, c *kgo.Client, name string, commit kgo.Transact
 	must(c.EndTransaction(ctx, commit), "end")
 }
 
+// stableEnd is where readers of committed data stop.
+func stableEnd(ctx context.Context, name string) int64 {
+	var end kadm.ListedOffset
+	waitFor(ctx, "the stable end", func() bool { // the partition may be without a leader for a while
+		ends, err := admin.ListCommittedOffsets(ctx, name)
+		end, _ = ends.Lookup(name, 0)
+		return err == nil && end.Err == nil
+	})
+	return end.Offset
+}
+
 // committed is what a reader of committed data finds from an offset up to the stable end.
 func committed(ctx context.Context, name string, from int64) []string {
-	ends, err := admin.ListCommittedOffsets(ctx, name)
-	must(err, "stable end")
-	end, _ := ends.Lookup(name, 0)
+	end := stableEnd(ctx, name)
 	c := client(kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.FetchMaxWait(50*time.Millisecond),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{name: {0: kgo.NewOffset().At(from)}}))
 	defer c.Close()
 	values, next := []string{}, from
-	for next < end.Offset {
+	for next < end {
 		fetches := c.PollFetches(ctx)
 		must(fetches.Err(), "fetch")
 		fetches.EachRecord(func(r *kgo.Record) {
@@ -85,12 +95,7 @@ func abortedNeverLeak(ctx context.Context) {
 		must(c.EndTransaction(ctx, kgo.TryAbort), "abort")
 		offset += 6 // gone, a, b, marker, gone, marker
 	}
-	waitFor(ctx, "the last marker", func() bool {
-		ends, err := admin.ListCommittedOffsets(ctx, name)
-		must(err, "stable end")
-		end, _ := ends.Lookup(name, 0)
-		return end.Offset == offset
-	})
+	waitFor(ctx, "the last marker", func() bool { return stableEnd(ctx, name) == offset })
 	for from := range offset {
 		kept := []string{}
 		for _, w := range want {
@@ -108,34 +113,41 @@ func moveOnce(ctx context.Context, opts ...kgo.Opt) {
 	const partitions, each, total = 4, 500, 2_000
 	source, sink, group := topic(ctx, "source", partitions, nil), topic(ctx, "sink", 1, nil), newName("group")
 	fillPartitions(ctx, source, partitions, each)
-	mover := func(id string) (stop func()) {
+	session := func(id string) *kgo.GroupTransactSession {
 		s, err := kgo.NewGroupTransactSession(append([]kgo.Opt{
-			kgo.SeedBrokers(bootstrap), kgo.TransactionalID(id), kgo.TransactionTimeout(30 * time.Second), kgo.ConsumerGroup(group),
+			kgo.SeedBrokers(nodes...), kgo.TransactionalID(id), kgo.TransactionTimeout(30 * time.Second), kgo.ConsumerGroup(group),
 			kgo.ConsumeTopics(source), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(100 * time.Millisecond),
 			kgo.HeartbeatInterval(300 * time.Millisecond), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
 		}, opts...)...)
 		must(err, "session")
+		return s
+	}
+	// moves until a transaction cannot be ended, or it is told to stop.
+	moves := func(ctx, inner context.Context, s *kgo.GroupTransactSession) {
+		defer s.Close()
+		for {
+			fetches := s.PollRecords(inner, 100)
+			if inner.Err() != nil || s.Begin() != nil {
+				return
+			}
+			fetches.EachRecord(func(r *kgo.Record) {
+				s.Produce(ctx, &kgo.Record{Topic: sink, Value: r.Value}, nil)
+			})
+			if _, err := s.End(ctx, kgo.TryCommit); err != nil {
+				return
+			}
+		}
+	}
+	mover := func(id string) (stop func()) {
 		inner, cancel := context.WithCancel(ctx)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for {
-				fetches := s.PollRecords(inner, 100)
-				if inner.Err() != nil {
-					return
-				}
-				if s.Begin() != nil {
-					return
-				}
-				fetches.EachRecord(func(r *kgo.Record) {
-					s.Produce(ctx, &kgo.Record{Topic: sink, Value: r.Value}, nil)
-				})
-				if _, err := s.End(ctx, kgo.TryCommit); err != nil {
-					return // fenced or out of time: what it left open is aborted, the other mover goes on
-				}
+			for inner.Err() == nil { // fenced or out of time: another of the id ends what was left open
+				moves(ctx, inner, session(id))
 			}
 		}()
-		return func() { cancel(); <-done; s.Close() }
+		return func() { cancel(); <-done }
 	}
 	stopOne := mover(newName("id"))
 	stopTwo := mover(newName("id"))
@@ -226,12 +238,7 @@ func endings(ctx context.Context) {
 				want = append(want, fmt.Sprintf("%d:%s", offset, what))
 			}
 			offset += 2 // the record and its marker
-			waitFor(ctx, what+": its marker", func() bool {
-				ends, err := admin.ListCommittedOffsets(ctx, name)
-				must(err, "stable end")
-				stable, _ := ends.Lookup(name, 0)
-				return stable.Offset == offset
-			})
+			waitFor(ctx, what+": its marker", func() bool { return stableEnd(ctx, name) == offset })
 		}
 		c.Close()
 	}

@@ -156,7 +156,7 @@ func coordinatorSamples(ctx context.Context, name string, id [16]byte) []kmsg.Re
 func everyVersion(ctx context.Context) {
 	name := topicHere(ctx, "versions", 1, nil)
 	id := topicID(ctx, name)
-	conn, err := net.DialTimeout("tcp", bootstrap, 5*time.Second)
+	conn, err := net.DialTimeout("tcp", nodes[0], 5*time.Second)
 	must(err, "connect")
 	defer conn.Close()
 	must(conn.SetDeadline(time.Now().Add(factSecondsMax*time.Second)), "deadline")

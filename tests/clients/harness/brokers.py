@@ -55,7 +55,7 @@ class Broker:
     def is_alive(self):
         if self.process and self.process.poll() is not None:
             return False
-        return raw.answers(self.bootstrap)
+        return any(map(raw.answers, self.bootstrap.split(",")))
 
     def last_words(self):
         tail = self.log.read_text(errors="replace").strip().splitlines()[-3:] if self.log and self.log.exists() else []
@@ -129,9 +129,10 @@ def stop_all():
 def start(args, work, dirs=1, settings=None):
     """`dirs`: log directories of its own, all below its data directory. `settings` hold on either broker."""
     if args.bootstrap:
-        if not raw.answers(args.bootstrap):
+        broker = Broker("given", args.bootstrap)
+        if not broker.is_alive():
             raise StartError(f"nothing answers at {args.bootstrap}")
-        return Broker("given", args.bootstrap)
+        return broker
     if args.nodes > 1:
         return start_nodes(args.nodes, args.rf, work, dirs, settings)
     settings = [f"{name}={value}" for name, value in (settings or {}).items()]

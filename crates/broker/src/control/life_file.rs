@@ -104,7 +104,7 @@ pub(crate) fn load(disk: &dyn Disk, dirs: &[(Uuid, &Path)], has_failed: bool) ->
 }
 
 impl Before {
-    /// What a part speaks for: all, where every directory of it is open, else those of it that are.
+    /// The lives that a part speaks for: all, where every directory of it is open, else those of it that are.
     fn lives_of(
         &mut self,
         of: &[Uuid],

@@ -18,6 +18,7 @@ mod memory;
 mod plan;
 mod replicas;
 mod rot;
+mod script;
 mod survey;
 mod table_damage;
 mod timeouts;
@@ -50,6 +51,8 @@ use memory::Memory;
 pub use memory::Peaks;
 pub use plan::{Load, Plan, SLOW_SYNC_NANOS, Strike};
 use replicas::Copies;
+use script::Script;
+pub use script::{Deed, Step as ScriptStep};
 pub use txn_damage::txn_damages;
 pub use txn_images::txn_images;
 use unity::Unity;
@@ -389,12 +392,15 @@ impl Run {
 
     fn strike(&mut self, plan: &Plan) {
         let mut striker = Striker::new(plan, self.chance.split(), self.cluster.now());
+        let mut script = Script::new(&plan.script, self.cluster.now());
         let end = self.cluster.now().plus(plan.time);
         while self.cluster.now() < end && self.clients.notes.violations.is_empty() {
-            let limit = striker.next().min(end);
+            let limit = striker.next().min(script.next()).min(end);
             striker.act(self);
+            script.act(self);
             self.step(limit);
         }
+        script.end(&plan.script, self);
         self.describe_replicas();
         self.counts_struck = self.cluster.home().machine.counts();
         for clients in std::iter::once(&mut self.clients).chain(&mut self.others) {

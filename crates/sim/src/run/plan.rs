@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use env::sim::{Chance, Faults, HostId};
 
+use super::script::Step as ScriptStep;
 use crate::client::admin::Topic;
 use crate::client::aging::{BORN_OLD_MS, Keep};
 use crate::client::council::Agenda;
@@ -226,6 +227,8 @@ pub struct Plan {
     pub leaves_one_away: bool,
     /// Files of replicas rot, and have to be repaired in the end.
     pub rots: bool,
+    /// Deeds in an order that is written down.
+    pub script: Vec<ScriptStep>,
     /// Bytes of the metadata log between two snapshots, where they are not as many as a broker has them.
     pub snapshot_bytes: Option<u64>,
 }
@@ -670,6 +673,7 @@ impl Plan {
             replicas: 1,
             reassigns: false,
             slows_new_disks: false,
+            script: Vec::new(),
             leaves_one_away: false,
             rots: false,
             snapshot_bytes: None,

@@ -4,7 +4,7 @@
 //! on another node; what the log becomes afterwards, by cuts and retention, is another matter. Readers are judged by their history as ever: a wrong record
 //! is a violation, and so is one that nobody can read in the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -91,6 +91,41 @@ pub(super) fn strike(
     let end = (at + bytes).min(len);
     machine.rot(&path, at..end, rot).ok()?;
     partition_of(&path).map(|(topic, number)| format!("{topic}-{number}"))
+}
+
+/// Offsets in a row that rot on one node alone.
+const ROW: i64 = 8;
+
+/// Changes one byte of every second batch of closed segments, those of each row of offsets on another node: every batch is well on two of them. Returns
+/// the partitions.
+pub(super) fn apart(cluster: &Cluster, topics: &[Topic]) -> BTreeSet<String> {
+    let nodes = cluster.nodes().count() as i64;
+    let mut struck = BTreeSet::new();
+    for node in cluster.nodes() {
+        let machine = &cluster.node(node).machine;
+        for (_, mut of) in segments(machine, topics) {
+            // The open one.
+            of.pop();
+            for (path, _) in of {
+                let Some((topic, number)) = partition_of(&path) else {
+                    continue;
+                };
+                let mut position = 0;
+                for (at, (base, bytes)) in batches(machine, &path).into_iter().flatten().enumerate()
+                {
+                    let end = position + bytes.len() as u64;
+                    if at % 2 == 0 && (base / ROW) % nodes + 1 == i64::from(node.0) {
+                        let flipped = machine.rot(&path, end - 1..end, Rot::Flip { bit: 0 });
+                        if flipped.is_ok() {
+                            struck.insert(format!("{topic}-{number}"));
+                        }
+                    }
+                    position = end;
+                }
+            }
+        }
+    }
+    struck
 }
 
 /// The batches of a segment by their offsets; an error says where they end.

@@ -2,6 +2,7 @@
 
 mod broker;
 mod checker;
+mod classics;
 mod client;
 mod cluster;
 mod coordinators;

@@ -8,6 +8,7 @@ mod clients;
 mod deaths;
 mod edits;
 mod ground;
+mod guests;
 mod loads;
 pub(crate) mod net;
 mod network;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use crate::Plan;
 use crate::cluster::ground::{Ground, Kind};
+use crate::cluster::guests::Guests;
 use crate::cluster::loads::{Loads, Mix};
 use crate::cluster::net::Net;
 use crate::cluster::nodes::{COUNT, Nodes, describe};
@@ -34,9 +36,12 @@ use crate::txn_load;
 
 /// The first argument that leads here.
 pub(crate) const WORD: &str = "cluster";
-const USAGE: &str = "usage: chaos cluster [SCENARIO]... [--runs N] [--seed N] [--hold SECONDS] [--list]
+const USAGE: &str = "usage: chaos cluster [SCENARIO]... [--runs N] [--seed N] [--hold SECONDS]
+                     [--guest CLIENT[/PATTERN]]... [--list]
 
-  a scenario by its id or its name; --hold leaves the nodes of a bad verdict running for so long, to ask them";
+  a scenario by its id or its name; --hold leaves the nodes of a bad verdict running for so long, to ask them
+  --guest  a client of tests/clients, or its facts that match, runs beside the load, again and again while the faults go on
+           (--guest franz/once --guest java/once --guest streams/exactly_once); every fact must hold";
 
 /// The tools of a scenario while the load runs.
 struct Stage<'a> {
@@ -126,6 +131,8 @@ struct Arguments {
     runs: usize,
     /// A run whose verdict is bad stays up for so long.
     hold: Duration,
+    /// Clients of others and the pattern of their facts, as `tests/clients/run` takes them.
+    guests: Vec<String>,
 }
 
 fn arguments(words: &[String]) -> Result<Option<Arguments>, String> {
@@ -134,9 +141,16 @@ fn arguments(words: &[String]) -> Result<Option<Arguments>, String> {
         chosen: Vec::new(),
         runs: 1,
         hold: Duration::ZERO,
+        guests: Vec::new(),
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
+        if word == "--guest" {
+            let guest = words.next();
+            let guest = guest.ok_or_else(|| format!("{word} takes a client\n{USAGE}"))?;
+            arguments.guests.push(guest.clone());
+            continue;
+        }
         let mut number = || {
             let value = words.next().and_then(|value| value.parse::<u64>().ok());
             value.ok_or_else(|| format!("{word} takes a number\n{USAGE}"))
@@ -174,7 +188,13 @@ pub(crate) fn main(words: &[String]) -> ExitCode {
     };
     match Net::around() {
         Some(net) => perform(&arguments, &net),
-        None => within(words),
+        None => guests::prepare(&arguments.guests).map_or_else(
+            |why| {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            },
+            |()| within(words),
+        ),
     }
 }
 
@@ -226,7 +246,7 @@ fn perform(arguments: &Arguments, net: &Net) -> ExitCode {
                 seed: plan.seed + run as u64,
                 ..plan.clone()
             };
-            row.add(scenario, &plan, net, arguments.hold);
+            row.add(scenario, &plan, net, arguments);
         }
         rows.push((scenario, row));
     }
@@ -239,7 +259,7 @@ fn perform(arguments: &Arguments, net: &Net) -> ExitCode {
 }
 
 impl Row {
-    fn add(&mut self, scenario: &Scenario, plan: &Plan, net: &Net, hold: Duration) {
+    fn add(&mut self, scenario: &Scenario, plan: &Plan, net: &Net, arguments: &Arguments) {
         println!("{} {} seed {}", scenario.id, scenario.name, plan.seed);
         let begun = Instant::now();
         let place = match Place::new(&format!("cluster-{}-{}", scenario.name, plan.seed)) {
@@ -250,7 +270,9 @@ impl Row {
                 return;
             }
         };
-        let ended = catch_unwind(AssertUnwindSafe(|| scenario.run(plan, &place, net, hold)));
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            scenario.run(plan, &place, net, arguments)
+        }));
         let ended = ended.unwrap_or_else(|_| Err("it panicked".to_owned()));
         // A scenario that failed may have left the network cut.
         let ended = net.heal().and(ended);
@@ -279,12 +301,19 @@ impl Row {
 }
 
 impl Scenario {
-    fn run(&self, plan: &Plan, place: &Place, net: &Net, hold: Duration) -> Result<String, String> {
+    fn run(
+        &self,
+        plan: &Plan,
+        place: &Place,
+        net: &Net,
+        Arguments { hold, guests, .. }: &Arguments,
+    ) -> Result<String, String> {
         let ground = Ground::new(self.kind, place)?;
         let dress = |node: usize, launch| ground.under(node, launch);
         let nodes = Nodes::start(plan, place, self.kind, net, dress)?;
         let loads = Loads::start(self.mix, &nodes, place, plan.seed)?;
         let watch = Watch::start(&nodes.bootstrap());
+        let guests = Guests::start(guests, &nodes.bootstrap(), place)?;
         let mut stage = Stage {
             nodes,
             loads,
@@ -309,20 +338,26 @@ impl Scenario {
         let in_sync = nodes.wait_in_sync()?;
         let seen = watch.seen();
         drop(watch);
+        let told = guests.finish();
+        if let Err(why) = &told {
+            // The load is judged all the same: what it saw may tell more.
+            place.say(why);
+        }
         loads.judge(place).inspect_err(|why| {
             if !hold.is_zero() {
                 println!("  held for {} s: {why}", hold.as_secs());
-                std::thread::sleep(hold);
+                std::thread::sleep(*hold);
             }
         })?;
         if let Some(forked) = &seen.forked {
             return Err(format!("two leaders of an epoch: {forked}"));
         }
         let evidence = format!(
-            "{evidence}; {} changes of leaders, {} shrinks to {} in sync",
+            "{evidence}; {} changes of leaders, {} shrinks to {} in sync{}",
             seen.changes(),
             seen.shrinks,
-            seen.isr_min
+            seen.isr_min,
+            told?
         );
         place.say(&evidence);
         place.say(&format!(

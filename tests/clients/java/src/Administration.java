@@ -91,7 +91,7 @@ final class Administration implements AutoCloseable {
 
     private String made(NewTopic topic, int partitions) throws Exception {
         String name = topic.name();
-        get(make(topic));
+        Facts.made(make(topic));
         waitFor("leaders of " + name, () -> {
             try {
                 // Kafka shows a leader in its metadata before the leader serves; a pipelining producer must not meet that.

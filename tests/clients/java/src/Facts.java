@@ -8,6 +8,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
 import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.errors.TopicExistsException;
 
 /** Runs facts one after another and prints one result line each; one that fails does not stop the next. */
 final class Facts {
@@ -15,7 +16,9 @@ final class Facts {
     static final List<String> NODES = List.of(System.getenv().getOrDefault("NODES", BOOTSTRAP).split(","));
     /** Of topics that a test makes. */
     static final short FACTOR = Short.parseShort(System.getenv().getOrDefault("FACTOR", "1"));
-    static final long WAIT_SECONDS = 15;
+    /** Times by which waits are longer, where faults go on meanwhile. */
+    static final int PATIENCE = Integer.parseInt(System.getenv().getOrDefault("PATIENCE", "1"));
+    static final long WAIT_SECONDS = 15 * PATIENCE;
 
     interface Body {
         void run() throws Exception;
@@ -66,6 +69,17 @@ final class Facts {
 
     static <V> V get(KafkaFuture<V> future) throws Exception {
         return future.get(WAIT_SECONDS, TimeUnit.SECONDS);
+    }
+
+    /** A topic with a new name was made. If it is there already, an answer was lost and the client asked again. */
+    static void made(KafkaFuture<?> future) throws Exception {
+        try {
+            get(future);
+        } catch (ExecutionException error) {
+            if (!(error.getCause() instanceof TopicExistsException)) {
+                throw error;
+            }
+        }
     }
 
     /** The future must fail with this very kind of error. */

@@ -57,7 +57,7 @@ final class Hanging {
             .setPartitionData(List.of(new PartitionProduceData().setIndex(0).setRecords(records))));
         RequestHeader header = new RequestHeader(ApiKeys.PRODUCE, VERSION, "hanging", 1);
         ByteBuffer request = new ProduceRequest(data, VERSION).serializeWithHeader(header);
-        String[] address = BOOTSTRAP.split(":");
+        String[] address = Facts.NODES.get(0).split(":");
         try (Socket socket = new Socket(address[0], Integer.parseInt(address[1]))) {
             DataOutputStream out = new DataOutputStream(socket.getOutputStream());
             byte[] bytes = new byte[request.remaining()];

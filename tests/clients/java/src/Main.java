@@ -14,6 +14,7 @@ final class Main {
                 Transactions transactions = new Transactions(); Cluster cluster = new Cluster(administration)) {
             records.register(facts);
             transactions.register(facts);
+            new Moves(administration).register(facts);
             administration.register(facts);
             cluster.register(facts);
             new Groups(administration).register(facts);

@@ -55,7 +55,7 @@ final class Transactions implements AutoCloseable {
 
     private String topic(int partitions) throws Exception {
         String name = newName("txn");
-        get(admin.createTopics(List.of(new NewTopic(name, partitions, Facts.FACTOR))).all());
+        Facts.made(admin.createTopics(List.of(new NewTopic(name, partitions, Facts.FACTOR))).all());
         return name;
     }
 
@@ -70,7 +70,7 @@ final class Transactions implements AutoCloseable {
     }
 
     /** Everything a reader of committed data sees of partition 0. */
-    private List<String> committed(String topic, int partition) throws Exception {
+    static List<String> committed(String topic, int partition) throws Exception {
         List<String> texts = new ArrayList<>();
         TopicPartition place = new TopicPartition(topic, partition);
         try (Consumer<byte[], byte[]> consumer = Records.consumer(Map.of("isolation.level", "read_committed"))) {
@@ -99,10 +99,10 @@ final class Transactions implements AutoCloseable {
                         want.add(round + "." + i);
                     }
                 }
+                producer.flush();
                 if (round % 2 == 0) {
                     producer.commitTransaction();
                 } else {
-                    producer.flush();
                     producer.abortTransaction();
                 }
             }
@@ -135,6 +135,8 @@ final class Transactions implements AutoCloseable {
                 for (int i = 0; i < 3; i++) {
                     producer.send(record(topic, i, "" + round));
                 }
+                // The client at times ends a transaction before it has sent that one's records: INVALID_TXN_STATE, also of Kafka.
+                producer.flush();
                 producer.commitTransaction();
             }
         }
@@ -164,6 +166,7 @@ final class Transactions implements AutoCloseable {
             }
             next.beginTransaction();
             next.send(record(topic, 0, "kept"));
+            next.flush();
             next.commitTransaction();
             Facts.waitFor("the second", () -> committed(topic, 0).equals(List.of("kept")));
         }

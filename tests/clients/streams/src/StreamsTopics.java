@@ -1,7 +1,6 @@
 package clients;
 
 import static clients.Facts.BOOTSTRAP;
-import static clients.Facts.get;
 import static clients.Facts.newName;
 import static clients.Facts.that;
 
@@ -33,21 +32,22 @@ import org.apache.kafka.streams.Topology;
 
 /** Makes the topics of an application, fills them, starts it, and reads what it wrote. */
 final class StreamsTopics implements AutoCloseable {
-    static final long WAIT_SECONDS = 60;
+    static final long WAIT_SECONDS = 60 * Facts.PATIENCE;
 
     final Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP));
 
     String create(String prefix, int partitions) throws Exception {
         String name = newName(prefix);
-        get(admin.createTopics(List.of(new NewTopic(name, partitions, Facts.FACTOR))).all());
+        Facts.made(admin.createTopics(List.of(new NewTopic(name, partitions, Facts.FACTOR))).all());
         return name;
     }
 
     record Line(int partition, long time, String key, String value) {}
 
+    /** One request at a time: of two, a new leader may refuse the first and take the second, and the first never comes in again. */
     void write(String topic, List<Line> lines) {
-        try (Producer<String, String> producer = new KafkaProducer<>(Map.of("bootstrap.servers", BOOTSTRAP),
-                new StringSerializer(), new StringSerializer())) {
+        try (Producer<String, String> producer = new KafkaProducer<>(Map.of("bootstrap.servers", BOOTSTRAP,
+                "max.in.flight.requests.per.connection", 1), new StringSerializer(), new StringSerializer())) {
             for (Line line : lines) {
                 producer.send(new ProducerRecord<>(topic, line.partition, line.time, line.key, line.value));
             }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use env::sim::Chance;
 
+use super::super::script::{Deed, Step as ScriptStep};
 use super::{Plan, Strike};
 use crate::client::member::GroupProtocol;
 use crate::client::producer::Habits;
@@ -159,6 +160,23 @@ impl Plan {
             habits.acks = -1;
         }
         self
+    }
+
+    /// Three replicas of each partition, no strikes but those of the script, and some time behind the last of them.
+    #[must_use]
+    pub fn scripted(seed: u64, script: Vec<ScriptStep>) -> Plan {
+        let mut plan = Plan::led(seed, &[]).replicated(seed);
+        plan.strikes.clear();
+        plan.leaves_one_away = false;
+        let last = script.last().map_or(Duration::ZERO, |(after, _)| *after);
+        plan.time = last + Duration::from_secs(4);
+        plan.snapshot_bytes = Some(2_000);
+        if script.iter().any(|(_, deed)| *deed == Deed::RotApart) {
+            plan = plan.rotting();
+            plan.strikes.clear();
+        }
+        plan.script = script;
+        plan
     }
 
     /// The same, with rot in segments that are closed soon. The good copy is not to be the one that stays away.
