@@ -32,6 +32,9 @@ pub struct Moment<'a> {
     pub stamp: &'a mut Stamp,
 }
 
+/// For so long after a change of leaders the first batch of a producer may come behind others.
+const NEW_OFFICE: Duration = Duration::from_secs(3);
+
 /// When an append is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
@@ -174,7 +177,7 @@ impl Partition {
             }
             state.check_warrant(&batch, warrant)?;
             if origin == Origin::Client {
-                state.check_beginning(&batch, warrant)?;
+                state.check_beginning(&batch, warrant, &moment)?;
             }
         }
         if let Verdict::Duplicate(first) = verdict? {
@@ -566,8 +569,14 @@ impl PartitionState {
     }
 
     /// A producer of which nothing is known may begin with any sequence, but not behind a batch that was refused a moment ago, nor
-    /// where it is known to begin (KAFKA-18202).
-    fn check_beginning(&self, batch: &Batch, warrant: Warrant) -> Result<(), AppendError> {
+    /// where it is known to begin (KAFKA-18202). In a new office it sends its batches again, if it does not begin with its first: the leader
+    /// before may have refused that one, when others were on their way here.
+    fn check_beginning(
+        &mut self,
+        batch: &Batch,
+        warrant: Warrant,
+        moment: &Moment<'_>,
+    ) -> Result<(), AppendError> {
         let (id, got) = (batch.producer_id(), batch.base_sequence());
         if !batch.has_producer_id() || self.producers.get(id).is_some() {
             return Ok(());
@@ -576,10 +585,15 @@ impl PartitionState {
             Warrant::Added(_) => Some(Sequence(0)).filter(|first| *first != got),
             _ => self.guards.awaits(id, batch.producer_epoch(), got),
         };
-        match want {
-            Some(want) => Err(ProducerError::OutOfOrderSequence { id, got, want }.into()),
-            None => Ok(()),
+        if let Some(want) = want {
+            return Err(ProducerError::OutOfOrderSequence { id, got, want }.into());
         }
+        if Sequence(0) < got && self.progress.has_led_for_less(NEW_OFFICE, moment.now) {
+            self.await_again(batch, moment.wall);
+            let epoch = self.progress.epoch();
+            return Err(AppendError::NotLeader { epoch });
+        }
+        Ok(())
     }
 
     /// Relaxed topics are synced only when `flush.messages` or `flush.ms` says so, and for transactions: these are whole in all

@@ -137,6 +137,8 @@ pub(crate) struct Progress {
     role: Role,
     /// Where the present epoch began, if we lead in it.
     epoch_start: Offset,
+    /// When the present role began.
+    led_since: Instant,
     /// Replicas other than ourselves, while we lead.
     followers: BTreeMap<BrokerId, Follower>,
     /// The ISR that the controller was asked for. Until the metadata say what became of it its members count as in sync too: the
@@ -174,6 +176,7 @@ impl Progress {
             epoch,
             role: Role::NotLeading,
             epoch_start: end,
+            led_since: Instant(0),
             followers: BTreeMap::new(),
             pending: None,
             told: committed.max(start),
@@ -192,6 +195,11 @@ impl Progress {
 
     pub(crate) fn epoch(&self) -> LeaderEpoch {
         self.epoch
+    }
+
+    /// True if this broker took the office from another one less than `time` ago.
+    pub(crate) fn has_led_for_less(&self, time: Duration, now: Instant) -> bool {
+        self.is_leading() && self.has_others() && now.since(self.led_since) < time
     }
 
     /// True if other brokers have replicas, as far as the role shows. The log of a quorum is none of theirs.
@@ -528,6 +536,7 @@ impl Progress {
             self.followers.clear();
             self.pending = None;
             self.epoch_start = self.points.end;
+            self.led_since = now;
             // An earlier leader said it of a log that this one may not have gone on with.
             self.told = self.points.committed;
         }

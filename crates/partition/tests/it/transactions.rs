@@ -414,6 +414,36 @@ fn a_batch_that_was_sent_behind_one_that_no_leader_took_does_not_begin_in_its_pl
     }
 }
 
+/// The leader before refused the first, and the second was sent to this one when the client had heard of it.
+#[test]
+fn in_a_new_office_a_producer_begins_with_its_first_batch_or_a_while_later() {
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let role = Role::Leading(Replicas {
+        me: BrokerId(1),
+        all: vec![BrokerId(1), BrokerId(2)],
+        in_sync: vec![BrokerId(1)],
+        partition_epoch: 0,
+    });
+    set_role(&rig.partitions[0], 3, role);
+    let begun = machine.now();
+    let append = |rig: &mut Rig, batch, after| {
+        let moment = Moment {
+            now: begun.plus(after),
+            wall: WALL,
+            stamp: &mut rig.stamp,
+        };
+        rig.partitions[0].append(batch, Acks::None, moment)
+    };
+    for (id, sequence) in [(5, 2), (6, 1)] {
+        let behind = append(&mut rig, records(id, sequence, 1, false), SECOND);
+        assert!(matches!(behind, Err(AppendError::NotLeader { .. })));
+    }
+    append(&mut rig, records(5, 0, 2, false), SECOND).unwrap();
+    append(&mut rig, records(5, 2, 1, false), SECOND).unwrap();
+    append(&mut rig, records(6, 1, 1, false), 4 * SECOND).unwrap();
+}
+
 /// Earlier batches are lost, or are still to come; of an older client its records may have been deleted.
 #[test]
 fn where_each_transaction_has_an_epoch_the_first_batch_has_the_first_sequence() {
