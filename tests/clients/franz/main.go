@@ -95,10 +95,16 @@ func topic(ctx context.Context, prefix string, partitions int32, settings map[st
 	if settings == nil { // some records are from 1970: without a retention they stay
 		settings = map[string]*string{"retention.ms": text("-1")}
 	}
-	_, err := admin.CreateTopic(ctx, partitions, factor(), settings, name)
-	if !errors.Is(err, kerr.TopicAlreadyExists) { // nobody else has the name: an answer was lost, and the client asked again
-		must(err, "create")
-	}
+	waitFor(ctx, "create", func() bool {
+		_, err := admin.CreateTopic(ctx, partitions, factor(), settings, name)
+		if err == nil || errors.Is(err, kerr.TopicAlreadyExists) { // nobody else has the name: an answer was lost
+			return true
+		}
+		if number("PATIENCE") == 1 {
+			must(err, "create")
+		}
+		return false // the node may be cut off, and end the connection
+	})
 	waitLed(ctx, name, partitions)
 	return name
 }
