@@ -5,8 +5,10 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand"
+	"net"
 	"os"
 	"reflect"
 	"regexp"
@@ -81,7 +83,15 @@ func factor() int16 {
 
 func topic(prefix string, partitions int32) string {
 	name := newName(prefix)
-	must(admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: factor()}, false), "create topic")
+	waitFor("the topic "+name, func() bool {
+		err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: factor()}, false)
+		var refused *net.OpError
+		if errors.As(err, &refused) { // the controller was killed, and sarama asks no other one
+			return false
+		}
+		must(err, "create topic")
+		return true
+	})
 	waitFor("leaders of "+name, func() bool {
 		c, err := sarama.NewClient(bootstrap, settings())
 		must(err, "client")
