@@ -2,6 +2,7 @@
 //!
 //! The clients, the checker and the white-box checks are those of any other run; only chance has no say in what is struck.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
@@ -36,14 +37,14 @@ pub type Step = (Duration, Deed);
 
 pub(super) struct Script {
     begin: Instant,
-    steps: std::vec::IntoIter<Step>,
+    steps: VecDeque<Step>,
     /// Places that were harmed.
     harmed: u64,
 }
 
 impl Script {
     pub(super) fn new(steps: &[Step], begin: Instant) -> Script {
-        let steps = steps.to_vec().into_iter();
+        let steps = steps.iter().copied().collect();
         Script {
             begin,
             steps,
@@ -53,13 +54,13 @@ impl Script {
 
     /// When the next deed is to be done.
     pub(super) fn next(&self) -> Instant {
-        let next = self.steps.as_slice().first();
+        let next = self.steps.front();
         next.map_or(Instant(u64::MAX), |(after, _)| self.begin.plus(*after))
     }
 
     pub(super) fn act(&mut self, run: &mut Run) {
         while self.next() <= run.cluster.now() {
-            let Some((_, deed)) = self.steps.next() else {
+            let Some((_, deed)) = self.steps.pop_front() else {
                 return;
             };
             self.harmed += deed.done_in(run);
