@@ -30,7 +30,9 @@ pub(crate) fn absent(why: Absent) -> ErrorCode {
 pub(crate) fn append(error: &AppendError) -> ErrorCode {
     match error {
         AppendError::Deleted => ErrorCode::UnknownTopicOrPartition,
-        AppendError::NotLeader { .. } => ErrorCode::NotLeaderOrFollower,
+        AppendError::NotLeader { .. } | AppendError::NewLeader { .. } => {
+            ErrorCode::NotLeaderOrFollower
+        }
         AppendError::TooFewReplicas { .. } => ErrorCode::NotEnoughReplicas,
         AppendError::Storage { .. } | AppendError::ProducersUnread { .. } => {
             ErrorCode::KafkaStorageError

@@ -78,6 +78,15 @@ pub enum AppendError {
     /// Client: refresh metadata, send it to the leader.
     #[error("another broker leads the partition, or none, in leader epoch {epoch}")]
     NotLeader { epoch: LeaderEpoch },
+    /// Client: send again from the first batch that was not acknowledged.
+    #[error(
+        "the leader of epoch {epoch} is new: producer {id} begins with sequence 0, or sends sequence {got} again in some seconds"
+    )]
+    NewLeader {
+        epoch: LeaderEpoch,
+        id: ProducerId,
+        got: Sequence,
+    },
     /// Client: retry until more replicas have caught up.
     #[error("{in_sync} replicas are in sync, acks=all needs {needed}")]
     TooFewReplicas { in_sync: usize, needed: usize },
@@ -591,7 +600,7 @@ impl PartitionState {
         if Sequence(0) < got && self.progress.has_led_for_less(NEW_OFFICE, moment.now) {
             self.await_again(batch, moment.wall);
             let epoch = self.progress.epoch();
-            return Err(AppendError::NotLeader { epoch });
+            return Err(AppendError::NewLeader { epoch, id, got });
         }
         Ok(())
     }

@@ -197,7 +197,7 @@ impl Progress {
         self.epoch
     }
 
-    /// True if this broker took the office from another one less than `time` ago.
+    /// True if this broker has led a partition that others have replicas of for less than `time`.
     pub(crate) fn has_led_for_less(&self, time: Duration, now: Instant) -> bool {
         self.is_leading() && self.has_others() && now.since(self.led_since) < time
     }

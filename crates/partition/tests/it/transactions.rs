@@ -437,7 +437,7 @@ fn in_a_new_office_a_producer_begins_with_its_first_batch_or_a_while_later() {
     };
     for (id, sequence) in [(5, 2), (6, 1)] {
         let behind = append(&mut rig, records(id, sequence, 1, false), SECOND);
-        assert!(matches!(behind, Err(AppendError::NotLeader { .. })));
+        assert!(matches!(behind, Err(AppendError::NewLeader { .. })));
     }
     append(&mut rig, records(5, 0, 2, false), SECOND).unwrap();
     append(&mut rig, records(5, 2, 1, false), SECOND).unwrap();

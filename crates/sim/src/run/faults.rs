@@ -53,9 +53,9 @@ pub(super) struct Striker {
 
 const DISK_BYTES: u64 = 1 << 40;
 
-/// How a link is cut.
 /// A session of a broker, and one of a member that it answered last.
 const ZOMBIES: Duration = Duration::from_secs(3);
+/// How a link is cut.
 const PASSAGES: [Passage; 3] = [Passage::Held, Passage::Dropped, Passage::Refused];
 
 impl Striker {

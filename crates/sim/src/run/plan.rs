@@ -20,7 +20,7 @@ use crate::client::producer::Habits;
 use crate::client::transactor::TxnHabits;
 use crate::client::{keeper, ledger};
 
-pub(super) use self::cluster::LED_PATIENCE;
+pub(super) use self::cluster::{LED_PATIENCE, suffix};
 use self::habits::{habits, txn_habits};
 
 /// A kind of fault that may strike again and again.
@@ -242,11 +242,6 @@ const VALUES_PER_NODE: u64 = 1 << 32;
 
 /// The beginning of names of topics that clients of all nodes of a cluster change.
 pub(super) const CONGRESS: &str = "congress";
-
-/// The end of names that belong to one node.
-pub(super) fn suffix(node: HostId) -> String {
-    format!("-of-{}", node.0)
-}
 
 /// Partitions of one transaction at most.
 const PLACES_MAX: usize = 6;
@@ -573,22 +568,6 @@ impl Plan {
         plan.producers.truncate(2);
         (plan.members, plan.network_threads) = (0, 3);
         (plan.table, plan.ledger) = (None, None);
-        plan
-    }
-
-    /// The part of it that the clients of one node have. In one cluster their topics are their own, on their node.
-    pub(super) fn on(&self, node: HostId) -> Plan {
-        let mut plan = self.clone();
-        if plan.is_united && !plan.is_led {
-            let end = suffix(node);
-            for topic in &mut plan.topics {
-                topic.name += &end;
-                topic.node = Some(node);
-            }
-            for habits in &mut plan.producers {
-                habits.topic += &end;
-            }
-        }
         plan
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use env::sim::Chance;
+use env::sim::{Chance, HostId};
 
 use super::super::script::{Deed, Step as ScriptStep};
 use super::{Plan, Strike};
@@ -20,7 +20,28 @@ const REST: Duration = Duration::from_secs(2);
 /// They take a log directory from a broker.
 const OFFLINE: [Strike; 2] = [Strike::FailSync, Strike::FailWrite];
 
+/// The end of names that belong to one node.
+pub(in crate::run) fn suffix(node: HostId) -> String {
+    format!("-of-{}", node.0)
+}
+
 impl Plan {
+    /// The part of it that the clients of one node have. In one cluster their topics are their own, on their node.
+    pub(in crate::run) fn on(&self, node: HostId) -> Plan {
+        let mut plan = self.clone();
+        if plan.is_united && !plan.is_led {
+            let end = suffix(node);
+            for topic in &mut plan.topics {
+                topic.name += &end;
+                topic.node = Some(node);
+            }
+            for habits in &mut plan.producers {
+                habits.topic += &end;
+            }
+        }
+        plan
+    }
+
     /// A run with these kinds of faults, pauses and cut links, of so many brokers.
     #[must_use]
     pub fn beside(seed: u64, strikes: &[Strike], nodes: u8) -> Plan {
