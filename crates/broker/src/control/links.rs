@@ -1,7 +1,10 @@
 //! Connections from this node to others, for requests that are answered in their order.
 //!
 //! One connection to an address and purpose: what may wait at its other end does not hold up anything else. A connection that fails,
-//! or that is silent until the first of its requests is overdue, fails all that wait on it; the next request dials again.
+//! or that is silent until the first of its requests is overdue, fails all that wait on it; the next request dials again. An answer
+//! keeps no more memory than its own bytes (see [`intake`]).
+
+mod intake;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
@@ -14,10 +17,7 @@ use raft::Endpoint;
 use wire::messages::ResponseHeader;
 use wire::{ApiKey, Message, Reader};
 
-/// Room for what comes; grows with what arrives.
-const READ_BYTES: usize = 64 << 10;
-/// A longer answer ends its connection: nothing that is asked for is half as large.
-const FRAME_BYTES_MAX: usize = 64 << 20;
+use intake::{Garbage, Intake, SharedBuffer};
 
 /// So much longer an answer is waited for of which something came meanwhile.
 const PROGRESS_WAIT: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ struct Asked<T> {
 struct Line<T> {
     target: Target,
     unsent: VecDeque<Bytes>,
-    received: BytesMut,
+    intake: Intake,
     /// Something came since it was overdue last.
     has_progressed: bool,
     asked: VecDeque<Asked<T>>,
@@ -106,6 +106,7 @@ pub(crate) struct Links<T> {
     lines: BTreeMap<ConnId, Line<T>>,
     open: BTreeMap<Target, ConnId>,
     correlation: i32,
+    shared: SharedBuffer,
     replies: Vec<Reply<T>>,
 }
 
@@ -115,6 +116,7 @@ impl<T> Links<T> {
             lines: BTreeMap::new(),
             open: BTreeMap::new(),
             correlation: 0,
+            shared: SharedBuffer::new(),
             replies: Vec::new(),
         }
     }
@@ -153,7 +155,7 @@ impl<T> Links<T> {
         let line = self.lines.entry(conn).or_insert_with(|| Line {
             target,
             unsent: VecDeque::new(),
-            received: BytesMut::new(),
+            intake: Intake::default(),
             has_progressed: false,
             asked: VecDeque::new(),
         });
@@ -251,12 +253,12 @@ impl<T> Links<T> {
             let Some(line) = self.lines.get_mut(&conn) else {
                 return;
             };
-            line.received.reserve(READ_BYTES);
-            match poller.recv(conn, &mut line.received) {
-                Ok(0) => return self.end(poller, conn),
-                Ok(_) => {
+            let recv = |into: &mut BytesMut| poller.recv(conn, into);
+            match line.intake.receive(&mut self.shared, recv) {
+                Ok(Ok(0) | Err(Garbage)) => return self.end(poller, conn),
+                Ok(Ok(_)) => {
                     line.has_progressed = true;
-                    if self.cut(conn).is_err() {
+                    if self.take_answers(conn).is_err() {
                         return self.end(poller, conn);
                     }
                 }
@@ -267,21 +269,12 @@ impl<T> Links<T> {
         }
     }
 
-    /// Takes whole answers out of what was received; an error for what nobody asked for.
-    fn cut(&mut self, conn: ConnId) -> Result<(), Garbage> {
+    /// Matches whole answers with their requests; an error for what nobody asked for.
+    fn take_answers(&mut self, conn: ConnId) -> Result<(), Garbage> {
         let Some(line) = self.lines.get_mut(&conn) else {
             return Ok(());
         };
-        while let Some(head) = line.received.first_chunk::<4>() {
-            let length = usize::try_from(i32::from_be_bytes(*head)).map_err(|_| Garbage)?;
-            if length > FRAME_BYTES_MAX {
-                return Err(Garbage);
-            }
-            if line.received.len() < 4 + length {
-                return Ok(());
-            }
-            line.received.advance(4);
-            let frame = line.received.split_to(length).freeze();
+        for frame in line.intake.take_whole() {
             let asked = line.asked.pop_front().ok_or(Garbage)?;
             line.has_progressed = false;
             let Asked {
@@ -337,9 +330,6 @@ impl<T> Links<T> {
 fn is_refused(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
-
-/// The other end does not speak the protocol.
-struct Garbage;
 
 /// The frame under the correlation id of its connection.
 fn numbered(frame: Bytes, correlation: i32) -> Bytes {
