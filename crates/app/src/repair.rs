@@ -1,7 +1,10 @@
 //! `esker repair`: what keeps a damaged data directory closed, and an operator's word that it is given up.
 //!
 //! Works on the files of a stopped broker. A broker goes on by itself behind damage that it can name; only where nothing shows
-//! which partitions lost something does it wait for this. Never changes records, offsets or journal bytes.
+//! which partitions lost something does it wait for this. Never changes records, offsets or journal bytes. A quorum that lost its
+//! majority is the affair of `new_quorum`.
+
+mod new_quorum;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,6 +26,10 @@ pub(crate) struct RepairArgs {
     /// too early and use offsets again that were acknowledged once
     #[arg(long)]
     pub(crate) accept_loss: bool,
+    /// Where a majority of the voters is lost for good: show what this voter has of the metadata, and make it the only voter once the
+    /// id of its cluster was typed. With several directories, of several survivors, only compare them
+    #[arg(long, conflicts_with = "accept_loss")]
+    pub(crate) new_quorum: bool,
 }
 
 pub(crate) fn repair(global: &Global, args: &RepairArgs) -> Result<(), Failure> {
@@ -30,10 +37,14 @@ pub(crate) fn repair(global: &Global, args: &RepairArgs) -> Result<(), Failure> 
     let mut out = std::io::stdout().lock();
     let mut is_closed = false;
     let mut rows = Vec::new();
+    let is_missing = |path: &&PathBuf| !env.disk.exists(path).unwrap_or(false);
+    if let Some(path) = args.paths.iter().find(is_missing) {
+        return Err(Failure::new(format!("{} does not exist", path.display())));
+    }
+    if args.new_quorum {
+        return new_quorum::new_quorum(global, &args.paths);
+    }
     for path in &args.paths {
-        if !env.disk.exists(path).unwrap_or(false) {
-            return Err(Failure::new(format!("{} does not exist", path.display())));
-        }
         let found = if args.accept_loss {
             accept_loss(&env, path)
         } else {

@@ -41,4 +41,4 @@ pub use memory_use::Held;
 pub use metrics::{Form, Process, Watch};
 pub use partition::{InMemory, OpenError, unnamed_loss};
 pub use standing::Replica;
-pub use start::{Broker, StartError, accept_loss};
+pub use start::{Broker, Shares, StartError, Survivor, SurvivorError, accept_loss};

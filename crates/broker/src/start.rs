@@ -2,6 +2,7 @@
 //! connects before every acknowledged record is in its place.
 
 mod recover;
+mod survivor;
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,6 +19,8 @@ use model::{LeaderEpoch, Offset, Ticket};
 use partition::{Announce, Cleaning, InMemory, News, OpenError, PieceMaker, SegmentWriter, Syncer};
 use raft::Quorum;
 use wire::ErrorCode;
+
+pub use self::survivor::{Shares, Survivor, SurvivorError};
 
 use self::recover::{Recovered, life_before, may_have_lost, recover};
 use crate::committer::{Committer, Stage};

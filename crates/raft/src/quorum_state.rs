@@ -146,5 +146,15 @@ pub fn decode(file: &[u8]) -> Option<Election> {
     })
 }
 
+/// The voters that contents of version 0 name; none in those of version 1, where the log has them.
+#[must_use]
+pub fn named_voters(file: &[u8]) -> Vec<BrokerId> {
+    let json: Value = serde_json::from_slice(file).unwrap_or_default();
+    let voters = json.get("currentVoters").and_then(Value::as_array);
+    let ids = voters.into_iter().flatten();
+    let ids = ids.filter_map(|voter| i32::try_from(voter.get("voterId")?.as_i64()?).ok());
+    ids.map(BrokerId).collect()
+}
+
 #[cfg(test)]
 mod tests;

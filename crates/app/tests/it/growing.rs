@@ -7,20 +7,20 @@ use std::path::Path;
 use crate::broker::{Broker, Dir};
 use crate::cluster::{addresses, until};
 
-const RECORDS: usize = 500;
+pub(crate) const RECORDS: usize = 500;
 
-fn produce(broker: &Broker, topic: &str) {
+pub(crate) fn produce(broker: &Broker, topic: &str) {
     let lines: String = (0..RECORDS).map(|line| format!("{line}\n")).collect();
     broker.ok(&["produce", topic], lines.as_bytes());
 }
 
-fn count(broker: &Broker, topic: &str) -> usize {
+pub(crate) fn count(broker: &Broker, topic: &str) -> usize {
     let output = broker.run(&["consume", topic, "--from", "beginning", "-e"], b"");
     output.stdout.iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// The voters by number, as `broker` says.
-fn voters(broker: &Broker) -> Vec<i64> {
+pub(crate) fn voters(broker: &Broker) -> Vec<i64> {
     let output = broker.run(&["--json", "cluster", "quorum"], b"");
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let replicas = told["replicas"].as_array().cloned().unwrap_or_default();
@@ -28,7 +28,7 @@ fn voters(broker: &Broker) -> Vec<i64> {
     voters.filter_map(|it| it["node"].as_i64()).collect()
 }
 
-fn await_brokers(broker: &Broker, count: usize) {
+pub(crate) fn await_brokers(broker: &Broker, count: usize) {
     until(|| {
         let output = broker.run(&["--json", "cluster", "brokers"], b"");
         let brokers: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();

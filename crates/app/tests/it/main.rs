@@ -10,6 +10,7 @@ mod errors;
 mod groups;
 mod growing;
 mod inspecting;
+mod losing;
 mod members;
 mod misfits;
 mod observing;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use env::Env;
-use meta::Endpoint;
+use meta::{Endpoint, Image};
 use model::{BrokerId, LeaderEpoch, Offset};
 use partition::{Partition, Restart};
 use raft::{
@@ -90,6 +90,12 @@ impl Snapshots {
         } else {
             Err(BootError::Log(NO_SNAPSHOT))
         }
+    }
+
+    /// The metadata as of the newest one.
+    pub(crate) fn image(&self) -> Image {
+        let newest = self.newest.as_ref();
+        newest.map_or_else(Image::default, |newest| newest.image.clone())
     }
 
     pub(crate) fn end(&self) -> Offset {

@@ -18,10 +18,10 @@ mod membership;
 pub(crate) mod office;
 mod plan;
 mod replay;
-mod snapshot_files;
+pub(crate) mod snapshot_files;
 mod taken;
 mod tenure;
-mod vote_file;
+pub(crate) mod vote_file;
 mod wire_form;
 mod worker;
 

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use env::Disk;
 use env::disk::Open;
-use raft::quorum_state::{BYTES_MAX, CHECK_NAME, FILE_NAME, check, encode, verify};
+use model::BrokerId;
+use raft::quorum_state::{BYTES_MAX, CHECK_NAME, FILE_NAME, check, encode, named_voters, verify};
 use raft::{Election, VoteFile, VoterSet};
 
 /// Judges the files in `dir`.
@@ -17,6 +18,12 @@ pub(crate) fn load(disk: &dyn Disk, dir: &Path) -> io::Result<VoteFile> {
         read(disk, &dir.join(CHECK_NAME))?,
     );
     Ok(verify(file.as_deref(), sums.as_deref()))
+}
+
+/// The voters that the file in `dir` names, where the settings named them.
+pub(crate) fn voters(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<BrokerId>> {
+    let file = read(disk, &dir.join(FILE_NAME))?;
+    Ok(named_voters(&file.unwrap_or_default()))
 }
 
 /// Writes the file durably.

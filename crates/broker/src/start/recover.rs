@@ -32,9 +32,9 @@ use crate::topics::Topics;
 use super::StartError;
 
 /// The file of a directory that was used, as Kafka names it.
-const IDENTITY: &str = "meta.properties";
+pub(super) const IDENTITY: &str = "meta.properties";
 /// Kafka's id of the metadata topic.
-const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+pub(super) const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
 /// The cluster that fresh directories are for; `None` where they begin a new one. A node that knows others only by their addresses
 /// asks them.
@@ -423,7 +423,7 @@ fn find(image: &Image, broker: &config::Broker, id: Uuid, index: PartitionIndex)
 
 /// The metadata as they are, and every partition that the log behind the snapshot told of.
 fn replay(snapshots: &Snapshots, batches: &[Batch]) -> Result<(Image, Told), StartError> {
-    let mut image = (snapshots.newest.as_ref()).map_or_else(Image::default, |of| of.image.clone());
+    let mut image = snapshots.image();
     let mut told = Told::default();
     let end = snapshots.end();
     for batch in batches.iter().filter(|batch| end <= batch.base_offset()) {
@@ -444,7 +444,7 @@ fn replay(snapshots: &Snapshots, batches: &[Batch]) -> Result<(Image, Told), Sta
 const SEGMENT_BYTES_MIN: u64 = 8 << 20;
 
 /// The metadata log keeps everything, synced, whatever topics default to.
-fn metadata_log_config(settings: &Settings) -> log::LogConfig {
+pub(super) fn metadata_log_config(settings: &Settings) -> log::LogConfig {
     let named = settings.broker.number("metadata.log.segment.bytes");
     let named = named.and_then(|bytes| u64::try_from(bytes).ok());
     log::LogConfig {

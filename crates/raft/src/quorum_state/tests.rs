@@ -1,6 +1,7 @@
 //! The vote file against Kafka's own text, and every damage that a crash or a disk can do to it.
 
 use super::*;
+use crate::voters::{VersionRange, Voter};
 
 fn election(voted: Option<Replica>) -> Election {
     Election {
@@ -41,6 +42,23 @@ fn contents_of_version_0_name_no_directory() {
         ..candidate()
     };
     assert_eq!(decode(text.as_bytes()), Some(election(Some(voted))));
+}
+
+#[test]
+fn contents_of_version_0_alone_name_the_voters() {
+    let voter = |id| Voter {
+        replica: Replica {
+            id: BrokerId(id),
+            directory: Uuid::ZERO,
+        },
+        listeners: Vec::new(),
+        versions: VersionRange::default(),
+    };
+    let voters = VoterSet::of([voter(2), voter(5)]);
+    let named = |version| named_voters(encode(&election(None), version, &voters).as_bytes());
+    assert_eq!(named(0), [BrokerId(2), BrokerId(5)]);
+    assert_eq!(named(1), []);
+    assert_eq!(named_voters(b"{"), []);
 }
 
 #[test]
