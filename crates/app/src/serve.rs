@@ -83,6 +83,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(warning) = config.warning_of_nodes() {
         tracing::warn!(target: logs::BROKER, "{warning}");
     }
+    if let Some(warning) = config.warning_of_unclean() {
+        tracing::warn!(target: logs::BROKER, "{warning}");
+    }
     if let Some(odd) = moment::odd_clock(env.clock.wall_ms().0) {
         tracing::warn!(target: logs::BROKER, "{odd}");
     }

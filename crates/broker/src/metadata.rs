@@ -432,6 +432,9 @@ impl Shared {
         let have_brokers_changed = !delta.brokers.is_empty();
         let before = Arc::clone(&self.config().broker);
         self.publish_settings(&image, &delta);
+        let unclean = "unclean.leader.election.enable";
+        let has_unclean_changed =
+            (delta.configs.iter()).any(|change| change.old.get(unclean) != change.new.get(unclean));
         let own = image.broker(self.config().broker.node_id);
         let is_member = own.is_some_and(|own| own.incarnation == self.metadata.incarnation);
         if is_member && self.metadata.places.join() {
@@ -456,6 +459,9 @@ impl Shared {
             *self.metadata.producer_ids.lock() = delta.producer_ids;
         }
         self.metadata.published.store(image);
+        if has_unclean_changed {
+            self.look_for_unclean();
+        }
         // Followers look leaders up in what is published.
         if !self.metadata.is_alone() {
             self.replication().on_topics(followed);
@@ -477,6 +483,9 @@ impl Shared {
             let broker = before.with_dynamic(image.overrides(&cluster), image.overrides(&own));
             if let Some(why) = &broker.passed_over {
                 tracing::warn!(target: env::logs::METADATA, "{why}");
+            }
+            if let (None, Some(cost)) = (before.warning_of_unclean(), broker.warning_of_unclean()) {
+                tracing::warn!(target: env::logs::METADATA, "{cost}");
             }
             self.set_config(crate::settings::Settings::new(broker, image));
         }

@@ -137,6 +137,14 @@ impl Broker {
         Ok(self)
     }
 
+    /// The cost of `unclean.leader.election.enable`, where it holds for every topic that does not say otherwise.
+    #[must_use]
+    pub fn warning_of_unclean(&self) -> Option<&'static str> {
+        const COST: &str = "unclean.leader.election.enable is true: where no replica in sync is up, one that is behind leads, and the records \
+             that it lacks are lost, acknowledged ones too";
+        self.topic.unclean_leader_election.then_some(COST)
+    }
+
     /// Takes no new partitions, and none that move there.
     #[must_use]
     pub fn is_cordoned(&self, log_dir: &Path) -> bool {

@@ -1,6 +1,7 @@
 //! Cutting a log by the word of a leader whose log goes another way, and beginning it anew at a snapshot.
 //!
-//! Invariant: nothing that is known to be committed is cut. The log is shorter at once, and lives on under another number; the journal
+//! Invariant: nothing that is known to be committed is cut, but where records are lost here, or by an unclean election, and then a copy of
+//! the files stays. The log is shorter at once, and lives on under another number; the journal
 //! has the cut behind all that was queued before, and the files follow it (see `cuts`).
 
 use std::sync::Arc;
@@ -30,9 +31,34 @@ pub enum CutError {
     /// Files are not as far as the log; it may be tried again.
     #[error("segment files are still written")]
     Writing,
-    /// Nobody may ask for this: one of the two logs is not what it was.
+    /// Only an unclean election explains this; without one, one of the two logs is not what it was.
     #[error("a cut to {to} would take records that are committed, below {committed}")]
     BelowCommitted { to: Offset, committed: Offset },
+}
+
+/// The part of a log that a cut removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutOff {
+    /// Where the log ends now.
+    pub to: Offset,
+    /// Where it ended before.
+    pub end: Offset,
+    /// Everything below was known to be committed.
+    pub committed: Offset,
+}
+
+impl CutOff {
+    /// Offsets that were removed.
+    #[must_use]
+    pub fn count(&self) -> i64 {
+        (self.end.0 - self.to.0).max(0)
+    }
+
+    /// Those of them that were committed.
+    #[must_use]
+    pub fn committed_count(&self) -> i64 {
+        (self.committed.0 - self.to.0).max(0)
+    }
 }
 
 /// Where a log begins anew.
@@ -101,6 +127,39 @@ impl Partition {
         }
         let to = state.tail.cut_place(lost.from.max(points.start));
         let to = to.max(points.start);
+        self.cut_aside(state, to, epoch);
+        Ok(Some(to))
+    }
+
+    /// Cuts the log of a follower at and above `to`, committed records too: an unclean election made a replica the leader that lacks them.
+    /// May be tried again until all that is durable is in the files. A copy of the files behind the cut stays beside the partition, as after [`Partition::cut_lost`].
+    pub fn cut_committed(
+        self: &Arc<Self>,
+        to: Offset,
+        epoch: LeaderEpoch,
+    ) -> Result<CutOff, CutError> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let points = state.progress.points();
+        self.check_cut(state, points.committed)?;
+        // The copy is of files, and after a start more may have been committed than is known here.
+        if state.tail.written() < points.durable {
+            state.home.dir.want_checkpoint();
+            return Err(CutError::Writing);
+        }
+        let to = state.tail.cut_place(to).max(points.start);
+        if to < points.end {
+            self.cut_aside(state, to, epoch);
+        }
+        Ok(CutOff {
+            to,
+            end: points.end,
+            committed: points.committed,
+        })
+    }
+
+    /// The log ends at `to`; the files behind it are copied before they are cut.
+    fn cut_aside(self: &Arc<Self>, state: &mut PartitionState, to: Offset, epoch: LeaderEpoch) {
         let life = state.progress.on_lost(to);
         state.forget_unwritten(|tail| tail.cut(to));
         state.are_epochs_changed |= state.epochs.truncate_from_end(to);
@@ -113,7 +172,6 @@ impl Partition {
         state.cuts.await_producers(has_producers);
         state.cuts.push(life, FileCut::Lost(to));
         self.push_cut(state, to, life, What::Cut { to, epoch });
-        Ok(Some(to))
     }
 
     /// Drops the whole log and begins it anew: a replica that is behind its leader's log start, with a snapshot of what it lacks.

@@ -26,7 +26,7 @@ mod verification;
 mod waiting;
 
 pub use append::{Acks, AppendError, Appended, Marker, Moment, TrimError};
-pub use cut::{CutError, Restart, Synced};
+pub use cut::{CutError, CutOff, Restart, Synced};
 pub use dir::{
     Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, Damage, DamageStage, DirSettings,
     Durable, Extent, Flight, Found, Identity, InMemory, Key, LogDir, MetadataLog, Move, MoveError,

@@ -6,6 +6,7 @@
 
 mod alarms;
 pub(crate) mod boot;
+mod change_lines;
 mod enrolment;
 pub(crate) mod envelope;
 pub(crate) mod introduction;

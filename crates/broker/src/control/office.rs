@@ -7,7 +7,7 @@ use std::time::Duration;
 use meta::decide::alter_partition::{AnswerFor, Proposal, alter_partitions};
 use meta::decide::assign_dirs::{AssignDirError, AssignDirsError, Assignment, assign_dirs};
 use meta::decide::controller::{RegisteringController, UnfitController};
-use meta::decide::elect_leaders::balance_leaders;
+use meta::decide::elect_leaders::{balance_leaders, elect_unclean};
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, relieve, unregister};
 use meta::decide::register_broker::FEATURES;
 use meta::decide::registration::{RegisterError, Registering, register};
@@ -20,6 +20,7 @@ use raft::RoleName;
 use wire::ErrorCode;
 use wire::metadata::NoOpRecord;
 
+use super::change_lines::ChangeLines;
 use super::lifecycle::leads_for;
 use super::mailbox::Order;
 use super::plan::{Aftermath, Plan};
@@ -76,7 +77,10 @@ impl Plan {
             },
             pause: None,
             balance_at: balance_every(shared).map(|every| shared.env.clock.now().plus(every)),
+            // The controller before may have missed one.
+            unclean_at: Some(shared.env.clock.now()).filter(|_| !shared.metadata.is_alone()),
             idle: idle(shared),
+            lines: ChangeLines::default(),
         });
         let first = if shared.metadata.is_alone() {
             // The only broker names the features itself when it registers.
@@ -113,6 +117,7 @@ impl Plan {
         let every = balance_every(shared);
         if let Some(office) = self.office.as_mut() {
             office.balance_at = every.map(|every| now.plus(every));
+            office.unclean_at = Some(now);
             office.idle = idle(shared);
         }
         if broker.quorum.voters.is_empty()
@@ -128,9 +133,19 @@ impl Plan {
         let office = self.office.as_ref()?;
         let silence = office.sessions.next_deadline();
         let silence = silence.map(|at| office.pause.map_or(at, |pause| pause.max(at)));
-        let others = office.balance_at.into_iter().chain(office.idle.deadline());
-        silence.into_iter().chain(others).min()
+        let others = [office.balance_at, office.unclean_at, office.idle.deadline()];
+        silence
+            .into_iter()
+            .chain(others.into_iter().flatten())
+            .min()
     }
+}
+
+/// The time between two looks for partitions that an unclean election gives a leader.
+fn unclean_every(shared: &Shared) -> Duration {
+    let ms = (shared.config().broker).number("unclean.leader.election.interval.ms");
+    let ms = ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(300_000);
+    Duration::from_millis(ms.max(1))
 }
 
 /// The time between two looks at leaders that are not the preferred ones. Alone there is nobody else to lead.
@@ -218,6 +233,62 @@ impl Shared {
             Err(ErrorCode::NotController) => {}
             Err(code) => {
                 tracing::error!(target: env::logs::METADATA, "cannot write that preferred replicas lead: {code:?}");
+            }
+        }
+    }
+
+    /// `unclean.leader.election.enable` has changed somewhere: partitions that have no leader are looked at now, not in the next interval.
+    pub(crate) fn look_for_unclean(&self) {
+        let now = self.env.clock.now();
+        let mut plan = self.metadata.plan.lock();
+        let office = plan.office.as_mut();
+        let is_due = office.is_some_and(|office| {
+            let at = office.unclean_at.as_mut();
+            at.map(|at| *at = (*at).min(now)).is_some()
+        });
+        drop(plan);
+        if is_due {
+            self.metadata.mailbox.wake();
+        }
+    }
+
+    /// Gives partitions a leader that have none and whose topic has `unclean.leader.election.enable`, when it is time to look. What is left
+    /// is looked at in the next turn.
+    pub(super) fn elect_unclean(&self, now: Instant) {
+        let mut aftermath = Aftermath::default();
+        let mut plan = self.metadata.plan.lock();
+        let settings = self.config();
+        let can_write = plan.log.check_append().is_ok();
+        let Some(office) = plan.office.as_mut() else {
+            return;
+        };
+        if office.unclean_at.is_none_or(|at| now < at) {
+            return;
+        }
+        office.unclean_at = Some(now.plus(if can_write {
+            unclean_every(self)
+        } else {
+            RETRY
+        }));
+        if !can_write {
+            return;
+        }
+        let image = std::sync::Arc::clone(&plan.image);
+        let (records, has_more) = elect_unclean(&image, &*settings.broker, ELECTIONS_MAX);
+        if records.is_empty() {
+            return;
+        }
+        let written = plan.write(self, &records, &mut aftermath);
+        if let (Ok(()), true, Some(office)) = (&written, has_more, plan.office.as_mut()) {
+            office.unclean_at = Some(now);
+        }
+        drop(plan);
+        self.conclude(aftermath);
+        match written {
+            // The next controller looks as well.
+            Ok(()) | Err(ErrorCode::NotController) => {}
+            Err(code) => {
+                tracing::error!(target: env::logs::METADATA, "cannot write unclean elections: {code:?}");
             }
         }
     }

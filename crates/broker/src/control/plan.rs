@@ -15,6 +15,7 @@ use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder};
 
 use super::alarms;
+use super::change_lines::Line;
 use super::mailbox::Order;
 use super::replay::replay;
 use super::tenure::Office;
@@ -77,6 +78,8 @@ pub(crate) struct Aftermath {
     orders: Vec<Order>,
     news: Vec<News>,
     failure: Option<String>,
+    /// For the log of this process.
+    lines: Vec<Line>,
     /// The batch that was asked for is in the log.
     is_accepted: bool,
 }
@@ -153,8 +156,14 @@ impl Plan {
         }
         let before = std::mem::replace(&mut self.image, Arc::new(written.image));
         if let Some(office) = self.office.as_mut() {
+            let now = shared.env.clock.now();
             (office.taken).note(&before, records, self.image.end() - 1);
-            office.idle.put_off(shared.env.clock.now());
+            office.idle.put_off(now);
+            if !shared.metadata.is_alone() {
+                aftermath
+                    .lines
+                    .extend(office.lines.about(&before, records, now));
+            }
         }
         Ok(())
     }
@@ -504,8 +513,10 @@ impl Shared {
             published,
             mut news,
             failure,
+            lines,
             ..
         } = aftermath;
+        lines.iter().for_each(Line::write);
         if let Some(image) = published {
             self.publish(image, &mut news);
         }

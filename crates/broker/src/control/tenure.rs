@@ -6,6 +6,7 @@ use meta::Trouble;
 use meta::sessions::Sessions;
 use model::{Instant, LeaderEpoch};
 
+use super::change_lines::ChangeLines;
 use super::taken::Taken;
 
 /// The state of an active controller that is in no log.
@@ -19,7 +20,10 @@ pub(crate) struct Office {
     pub(super) pause: Option<Instant>,
     /// When leaders are looked at that are not the preferred ones; never where that is not wanted.
     pub(super) balance_at: Option<Instant>,
+    /// When partitions without leader are looked at that `unclean.leader.election.enable` gives one.
+    pub(super) unclean_at: Option<Instant>,
     pub(super) idle: Idle,
+    pub(super) lines: ChangeLines,
 }
 
 /// A log to which nothing is written for so long gets a record that says nothing: replicas that are cut off show by their lag, and what

@@ -517,6 +517,7 @@ impl Worker for QuorumWorker {
         if self.shared.metadata.is_office_due(now) {
             self.shared.fence_silent(now);
             self.shared.balance_leaders(now);
+            self.shared.elect_unclean(now);
             self.shared.write_idle(now);
         }
         self.take_snapshot_if_due(now);

@@ -380,27 +380,20 @@ impl ReplicaWorker {
                     high_watermark,
                     log_start,
                 } => self.take(key, epoch, records, (high_watermark, log_start), &mut stamp),
-                Step::Cut { key, epoch, told } => self.cut(key, |partition| {
-                    let to = partition.cut_to(told);
-                    tracing::info!(
-                        target: env::logs::REPLICATION,
-                        "{}-{}: the log of the leader goes another way behind epoch {} and offset {}: cut to {to}",
-                        partition.topic, partition.index, told.epoch, told.end,
-                    );
-                    partition.cut(to, epoch).map(drop)
-                }),
+                Step::Cut { key, epoch, told } => self.cut_parted(key, epoch, told),
                 Step::Restart { key, at, .. } => self.cut(key, |partition| {
                     tracing::info!(
                         target: env::logs::REPLICATION,
                         "{}-{}: the log of the leader begins at {}: begun anew there",
                         partition.topic, partition.index, at.end,
                     );
-                    partition.restart(Restart {
-                        log_start: at.end,
-                        at: at.end,
-                        epoch: at.epoch,
-                    })
-                    .map(drop)
+                    partition
+                        .restart(Restart {
+                            log_start: at.end,
+                            at: at.end,
+                            epoch: at.epoch,
+                        })
+                        .map(drop)
                 }),
                 Step::Refused { key, code } => {
                     let known = self.followed.get(&key);

@@ -31,7 +31,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "Not for users, not even in Kafka";
     "share.coordinator.state.topic.prune.interval.ms" Int "300000" AtLeast(1) ReadOnly Meaningless
         "Not for users, not even in Kafka";
-    "unclean.leader.election.interval.ms" Long "300000" AtLeast(1) ReadOnly Meaningless "Not for users, not even in Kafka";
+    "unclean.leader.election.interval.ms" Long "300000" AtLeast(1) ReadOnly Works
+        "milliseconds between two looks for partitions without leader that unclean.leader.election.enable gives one";
     "unstable.api.versions.enable" Boolean "false" Any ReadOnly Meaningless "Not for users, not even in Kafka";
     "unstable.feature.versions.enable" Boolean "false" Any ReadOnly Meaningless "Not for users, not even in Kafka";
 };

@@ -85,8 +85,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "threads per directory that recover logs at start and close them at the end";
     "producer.id.expiration.ms" Int "86400000" AtLeast(1) ClusterWide Works
         "idle time after which an idempotent producer is forgotten";
-    "unclean.leader.election.enable" Boolean "false" Any ClusterWide Accepted
-        "a replica out of sync may lead when no other is left, at the cost of records";
+    "unclean.leader.election.enable" Boolean "false" Any ClusterWide Works
+        "where no replica in sync is up, one that is behind leads; the records that it lacks are lost, acknowledged ones too";
     "cordoned.log.dirs" List "" Items PerBroker Works
         "directories of log.dirs that take no new partitions, and none that move there; * for all";
     "log.esker.compressed.verify" Boolean "false" Any ClusterWide Works

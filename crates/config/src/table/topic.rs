@@ -66,6 +66,6 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
         "milliseconds, at most, taken at random from segment.ms";
     "segment.ms" Long "604800000" AtLeast(1) Works ["log.roll.ms" 1, "log.roll.hours" 3600000]
         "milliseconds after which a segment is closed";
-    "unclean.leader.election.enable" Boolean "false" Any Accepted ["unclean.leader.election.enable" 1]
-        "a replica out of sync may lead when no other is left, at the cost of records";
+    "unclean.leader.election.enable" Boolean "false" Any Works ["unclean.leader.election.enable" 1]
+        "where no replica in sync is up, one that is behind leads; the records that it lacks are lost, acknowledged ones too";
 };

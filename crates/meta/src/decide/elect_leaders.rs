@@ -6,7 +6,7 @@
 use model::PartitionIndex;
 
 use super::RECORDS_MAX;
-use super::draft::{Draft, TopicSettings};
+use super::draft::{Draft, TopicSettings, leaderless};
 use super::partition_change::Election as Kind;
 use crate::image::{Image, NO_LEADER, Partition};
 use crate::name;
@@ -109,6 +109,35 @@ pub fn balance_leaders(
             }
             let place = (topic.id, PartitionIndex(index));
             draft.change(place, |change, _| change.election(Kind::Preferred));
+        }
+    }
+    (draft.records(), false)
+}
+
+/// Elections of `unclean.leader.election.enable`: partitions without leader whose topic has the setting get one that is up, at most so
+/// many at once. True if there may be more.
+#[must_use]
+pub fn elect_unclean(
+    image: &Image,
+    settings: &dyn TopicSettings,
+    elections_max: usize,
+) -> (Vec<Record>, bool) {
+    let mut draft = Draft::new(image, settings);
+    for topic in image.topics() {
+        if !topic.partitions.iter().any(leaderless)
+            || !settings.of(image, &topic.name).may_be_unclean
+        {
+            continue;
+        }
+        for (index, partition) in (0..).zip(&topic.partitions) {
+            if !leaderless(partition) {
+                continue;
+            }
+            if draft.count() == elections_max {
+                return (draft.records(), true);
+            }
+            let place = (topic.id, PartitionIndex(index));
+            draft.change(place, |change, _| change.election(Kind::Unclean));
         }
     }
     (draft.records(), false)

@@ -3,7 +3,9 @@
 use ::model::BrokerId;
 use meta::Image;
 use meta::decide::create_topics::{NewTopic, create_topics};
-use meta::decide::elect_leaders::{ElectError, Election, balance_leaders, elect_leaders};
+use meta::decide::elect_leaders::{
+    ElectError, Election, balance_leaders, elect_leaders, elect_unclean,
+};
 use meta::decide::reassign::{Target, reassign};
 use meta::decide::register_broker::begin_leader_epochs;
 
@@ -123,6 +125,40 @@ fn without_a_leader_a_replica_in_sync_goes_before_one_that_is_behind() {
     fence(&mut image, 1);
     let (answer, leader, ..) = elect(&mut image);
     assert_eq!((answer, leader), (Err(ElectError::NoEligible), -1));
+}
+
+/// As when the setting is given to a topic, or to all brokers, after the last replica in sync was gone.
+#[test]
+fn partitions_without_leader_get_one_where_their_topic_allows_unclean_elections() {
+    let mut image = replicated();
+    lead(&mut image, -1, &[]);
+    let elected = |broker: &config::Broker, most| elect_unclean(&image, broker, most);
+    assert_eq!(elected(&broker(""), 10), (vec![], false));
+    let allowed = broker("unclean.leader.election.enable=true");
+    assert_eq!(elected(&allowed, 0), (vec![], true), "so many at once");
+    let (records, has_more) = elected(&allowed, 10);
+    assert_eq!((records.len(), has_more), (1, false));
+    let own = wire::metadata::ConfigRecord {
+        resource_type: 2,
+        resource_name: "p".into(),
+        name: "unclean.leader.election.enable".into(),
+        value: Some("true".into()),
+    };
+    let mut of_topic = image.clone();
+    replay(&mut of_topic, &[own.into()]);
+    assert_eq!(elect_unclean(&of_topic, &broker(""), 10).0, records);
+    let led = &mut image.clone();
+    replay(led, &records);
+    let partition = &led.topic("p").expect("there").partitions[0];
+    assert_eq!(
+        (partition.leader, partition.is_recovering),
+        (BrokerId(2), true)
+    );
+    assert_eq!(
+        elect_unclean(led, &allowed, 10),
+        (vec![], false),
+        "it has one"
+    );
 }
 
 /// A request names a topic once, and as many of its partitions as it likes.

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::Instant;
+use meta::Resource;
+use model::lineage::EpochEnd;
+use model::{Instant, LeaderEpoch};
 use partition::{CutError, Partition};
 use replica::Key;
 
@@ -12,6 +14,9 @@ use super::{ReplicaWorker, point};
 
 /// A log that lost something is cut when the metadata know this life of the broker, which they do soon.
 const REGISTRATION_REST: Duration = Duration::from_millis(100);
+
+/// A cut of committed records that nothing explains is looked at again after this pause: an operator may have allowed it.
+const REFUSED_REST: Duration = Duration::from_secs(30);
 
 /// Logs that are to be cut where records are lost, once the broker is registered.
 #[derive(Default)]
@@ -72,6 +77,56 @@ impl ReplicaWorker {
         });
     }
 
+    /// The log of the leader goes another way than this one: what is behind the place is removed. Committed records go too where an unclean
+    /// election made a leader that lacks them; a copy of their files stays then.
+    pub(super) fn cut_parted(&mut self, key: Key, epoch: LeaderEpoch, told: EpochEnd) {
+        let (is_unclean, may_be) = self.unclean(key);
+        self.cut(key, |partition| {
+            let to = partition.cut_to(told);
+            let is_above = |why: &CutError| !matches!(why, CutError::BelowCommitted { .. });
+            if !is_unclean {
+                match partition.cut(to, epoch) {
+                    Err(why) if is_above(&why) || !may_be => return Err(why),
+                    Err(_) => {}
+                    Ok(_) => {
+                        tracing::info!(
+                            target: env::logs::REPLICATION,
+                            "{}-{}: the log of the leader goes another way behind epoch {} and offset {}: records from {to} on, none of \
+                             which was committed, are removed here",
+                            partition.topic, partition.index, told.epoch, told.end,
+                        );
+                        return Ok(());
+                    }
+                }
+            }
+            let cut = partition.cut_committed(to, epoch)?;
+            tracing::warn!(
+                target: env::logs::REPLICATION,
+                "{}-{}: an unclean election made a leader that lacks records of this replica: {} records from offset {} on are removed \
+                 here; {} of them are known to have been committed, and the others may have been. A copy of their files stays beside the partition",
+                partition.topic, partition.index, cut.count(), cut.to, cut.committed_count(),
+            );
+            Ok(())
+        });
+    }
+
+    /// True if the leader that is followed recovers from an unclean election, and if its topic allows such elections: the leader ceases to
+    /// recover with the first replica that is in sync again, and others may come back later.
+    fn unclean(&self, key: Key) -> (bool, bool) {
+        let image = self.shared.metadata.image();
+        let Some(topic) = image.topic_by_id(key.0) else {
+            return (false, false);
+        };
+        let partition = usize::try_from(key.1.0).ok();
+        let partition = partition.and_then(|at| topic.partitions.get(at));
+        let overrides = image.overrides(&Resource::topic(&topic.name));
+        let settings = config::Topic::resolve(&overrides, &self.shared.config().broker);
+        (
+            partition.is_some_and(|partition| partition.is_recovering),
+            settings.unclean_leader_election,
+        )
+    }
+
     /// Cuts the logs that waited for the registration. A leader that has nothing new would not bring them up again.
     pub(super) fn cut_late(&mut self) {
         for key in self.late_cuts.take_due(self.shared.env.clock.now()) {
@@ -105,11 +160,11 @@ impl ReplicaWorker {
             Err(why @ CutError::BelowCommitted { .. }) => {
                 tracing::error!(
                     target: env::logs::REPLICATION,
-                    "{}-{}: this replica does not follow broker {} any more: {why}; one of the two logs is not what it was. If the leader's \
-                     is right, reassign the partition to other brokers and then back to this one, which drops this log and fetches it again",
+                    "{}-{}: this replica does not follow broker {}: {why}, and no unclean election is known that explains it. If the leader's \
+                     log is to hold, set unclean.leader.election.enable=true for the topic until this replica is in sync: it then removes them",
                     partition.topic, partition.index, followed.leader,
                 );
-                self.rest(key, None);
+                self.rest(key, Some(now.plus(REFUSED_REST)));
             }
         }
     }

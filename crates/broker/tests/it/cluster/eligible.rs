@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use wire::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use wire::messages::elect_leaders_request::TopicPartitions;
-use wire::messages::{BrokerHeartbeatRequest, CreateTopicsRequest, ElectLeadersRequest};
+use wire::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use wire::messages::{
+    BrokerHeartbeatRequest, CreateTopicsRequest, ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+};
 
 use super::isr::{PLAYED, active, join};
 use super::nodes::*;
@@ -115,4 +119,122 @@ fn a_replica_leads_again_though_another_directory_of_its_broker_is_missing() {
     nodes.start_one(last);
     nodes.until(|nodes| Some(leader(nodes, active)? == i32::from(last)));
     assert_eq!(isr(&nodes, active), Some(vec![i32::from(last)]));
+}
+
+/// The nodes of a topic that has no leader: the one that led has `COMMITTED` records and is down, the one that is up has `OLD` of them.
+/// The third node is the active controller.
+struct Leaderless {
+    nodes: Nodes,
+    controller: Node,
+    behind: Node,
+    led: Node,
+}
+
+const UNCLEAN: &str = "unclean.leader.election.enable";
+const OLD: i64 = 3;
+const COMMITTED: i64 = 10;
+
+fn leaderless(seed: u64, configs: &[(&str, &str)]) -> Leaderless {
+    let mut nodes = Nodes::start(seed);
+    let controller = active(&nodes).expect("three voters have one");
+    let mut others = ALL.into_iter().filter(|node| *node != controller);
+    let (led, behind) = (others.next().expect("one"), others.next().expect("two"));
+    nodes.create_on(TOPIC, &[led, behind], configs);
+    for _ in 0..OLD {
+        nodes.produce(led, TOPIC, "both have it");
+    }
+    nodes.until(|nodes| Some(nodes.ends(behind, TOPIC)? == (0, OLD)));
+    nodes.stop(behind);
+    for _ in OLD..COMMITTED {
+        nodes.produce(led, TOPIC, "acknowledged");
+    }
+    nodes.until(|nodes| Some(isr(nodes, controller)? == [i32::from(led)]));
+    nodes.kill(led);
+    nodes.start_one(behind);
+    nodes.until(|nodes| Some(nodes.metadata(behind)?.brokers.len() == 2));
+    Leaderless {
+        nodes,
+        controller,
+        behind,
+        led,
+    }
+}
+
+/// Sets a setting of a resource: 2 is a topic, 4 a broker or, without a name, all of them.
+fn set(nodes: &Nodes, asked: Node, (kind, name): (i8, &str), setting: (&str, &str)) {
+    let request = IncrementalAlterConfigsRequest {
+        resources: vec![AlterConfigsResource {
+            resource_type: kind,
+            resource_name: name.to_owned(),
+            configs: vec![AlterableConfig {
+                name: setting.0.to_owned(),
+                config_operation: 0,
+                value: Some(setting.1.to_owned()),
+            }],
+        }],
+        ..Default::default()
+    };
+    nodes.patiently(asked, &request, 1, |answer| answer.responses[0].error_code);
+}
+
+impl Leaderless {
+    /// The replica that is behind leads; the one that led comes back and follows it, without the records that the leader lacks.
+    fn is_led_by_the_one_behind(&mut self) {
+        let Leaderless {
+            nodes,
+            controller,
+            behind,
+            led,
+        } = self;
+        let (controller, behind, led) = (*controller, *behind, *led);
+        nodes.within(Duration::from_secs(2), |nodes| {
+            Some(leader(nodes, controller)? == i32::from(behind))
+        });
+        assert_eq!(isr(nodes, controller), Some(vec![i32::from(behind)]));
+        nodes.until(|nodes| Some(leader(nodes, behind)? == i32::from(behind)));
+        nodes.produce(behind, TOPIC, "new");
+        nodes.start_one(led);
+        nodes.until(|nodes| Some(nodes.ends(led, TOPIC)? == (0, OLD + 1)));
+        nodes.until(|nodes| Some(isr(nodes, controller)?.len() == 2));
+        let aside: Vec<String> = nodes.aside_of(led, TOPIC);
+        assert_eq!(aside.len(), 1, "what was removed stays beside: {aside:?}");
+    }
+}
+
+#[test]
+fn a_replica_that_is_behind_leads_when_it_comes_back_where_the_topic_was_made_for_it() {
+    let mut all = leaderless(34, &[(UNCLEAN, "true")]);
+    all.is_led_by_the_one_behind();
+}
+
+#[test]
+fn a_partition_without_leader_gets_one_when_its_topic_is_given_the_setting() {
+    let mut all = leaderless(35, &[]);
+    all.nodes.pass(Duration::from_secs(15));
+    assert_eq!(leader(&all.nodes, all.controller), Some(-1));
+    set(&all.nodes, all.behind, (2, TOPIC), (UNCLEAN, "true"));
+    all.is_led_by_the_one_behind();
+}
+
+#[test]
+fn a_partition_without_leader_gets_one_when_all_brokers_are_given_the_setting() {
+    let mut all = leaderless(36, &[]);
+    all.nodes.pass(Duration::from_secs(15));
+    assert_eq!(leader(&all.nodes, all.controller), Some(-1));
+    set(&all.nodes, all.controller, (4, ""), (UNCLEAN, "true"));
+    all.is_led_by_the_one_behind();
+}
+
+#[test]
+fn the_leader_that_an_operator_elects_is_followed_by_the_one_that_has_more() {
+    let mut all = leaderless(37, &[]);
+    let nodes = &all.nodes;
+    nodes.until(|nodes| Some(leader(nodes, all.controller)? == -1));
+    let request = ElectLeadersRequest {
+        election_type: 1,
+        topic_partitions: None,
+        timeout_ms: 10_000,
+    };
+    nodes.patiently(all.controller, &request, 2, |answer| answer.error_code);
+    all.is_led_by_the_one_behind();
 }

@@ -287,6 +287,15 @@ impl Nodes {
         names
     }
 
+    /// Directories that were set aside for an operator.
+    pub(super) fn aside_of(&self, node: Node, topic: &str) -> Vec<String> {
+        let disk = self.machines.get(HostId(node)).env().disk;
+        let entries = disk.read_dir(Path::new("/data")).expect("it is there");
+        let names = entries.into_iter().map(|entry| entry.name);
+        let is_aside = |name: &String| name.starts_with(topic) && name.ends_with("-stray");
+        names.filter(is_aside).collect()
+    }
+
     pub(super) fn now(&self) -> Instant {
         self.machines.now()
     }

@@ -262,9 +262,10 @@ impl Log {
         let is_behind = |batch: &mut Batch| to < batch.next_offset();
         while self.pending.pop_if(is_behind).is_some() {}
         self.pending_bytes = self.pending.iter().map(|batch| batch.size()).sum();
-        // A loss that this start still knows was not set aside yet (see `Partition::cut_lost`).
+        // A loss that this start still knows was not set aside yet (see `Partition::cut_lost`), nor was what an unclean election had cut.
         let is_loss = |hole: &Hole| to == hole.from.max(self.log_start);
-        if let (Some(store), true) = (&self.store, self.holes.iter().any(is_loss))
+        let is_lost = to < self.committed || self.holes.iter().any(is_loss);
+        if let (Some(store), true) = (&self.store, is_lost)
             && self.unread.is_none()
             && let Some(dir) = self.path.parent()
         {
