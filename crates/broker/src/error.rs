@@ -5,7 +5,7 @@ use log::store::ReadError as StoreError;
 use model::Ticket;
 use partition::{AppendError, News, ReadError, TrimError};
 use wire::ErrorCode;
-use wire::records::{CodecError, Fault, RecordFault, Rule};
+use wire::records::{CodecError, Fault, RecordFault, has_invalid_timestamp};
 
 use crate::topics::Absent;
 
@@ -44,11 +44,7 @@ pub(crate) fn append(error: &AppendError) -> ErrorCode {
             Fault::Invalid | Fault::OldFormat => ErrorCode::InvalidRecord,
             Fault::UnknownCodec => ErrorCode::UnsupportedCompressionType,
         },
-        AppendError::Record(RecordFault::Rules(breaches))
-            if breaches
-                .iter()
-                .any(|breach| matches!(breach.rule, Rule::Timestamp { .. } | Rule::AppendTime)) =>
-        {
+        AppendError::Record(RecordFault::Rules(breaches)) if has_invalid_timestamp(breaches) => {
             ErrorCode::InvalidTimestamp
         }
         AppendError::Record(RecordFault::Codec(CodecError::TooLarge { .. }))

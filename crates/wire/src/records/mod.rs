@@ -21,7 +21,8 @@ pub use cut::{BatchError, Batches, Fault, Source};
 pub use record::{Header, Headers, Record, RecordError, RecordIter};
 pub use retain::{Retained, emptied};
 pub use validate::{
-    BREACHES_MAX, Breach, RecordFault, RecordSummary, Rule, Rules, validate_records,
+    BREACHES_MAX, Breach, RecordFault, RecordSummary, Rule, Rules, has_invalid_timestamp,
+    validate_records,
 };
 
 /// Bytes of a batch before its records.

@@ -460,8 +460,44 @@ fn so_many_records_are_named_and_no_more() {
     assert_eq!(breaches.len(), BREACHES_MAX);
     assert_eq!(
         fault.to_string(),
-        "records that the topic does not take: record 0: no key, the topic is compacted, \
-         record 1: no key, the topic is compacted, record 2: no key, the topic is compacted, ..."
+        "One or more records have been rejected due to 10000 record errors in total, and only showing the first three errors at most: \
+         [RecordError(batchIndex=0, message='Compacted topic cannot accept message without key'), \
+         RecordError(batchIndex=1, message='Compacted topic cannot accept message without key'), \
+         RecordError(batchIndex=2, message='Compacted topic cannot accept message without key')]"
+    );
+}
+
+/// Clients and their tests look for the sentence, so it comes first and as Kafka has it.
+#[test]
+fn an_invalid_timestamp_is_refused_with_the_sentence_of_kafka() {
+    let time = |index, timestamp| Breach {
+        index,
+        rule: Rule::Timestamp {
+            timestamp,
+            low: 10,
+            high: 20,
+        },
+    };
+    let key = Breach {
+        index: 1,
+        rule: Rule::Key,
+    };
+    let text = |breaches: Vec<Breach>| RecordFault::Rules(breaches).to_string();
+    assert_eq!(
+        text(vec![key, time(2, 7)]),
+        "One or more records have been rejected due to invalid timestamp: \
+         record 1: Compacted topic cannot accept message without key; \
+         record 2: Timestamp 7 of message with offset 2 is out of range. The timestamp should be within [10, 20]"
+    );
+    assert!(text((0..4).map(|index| time(index, 7)).collect()).ends_with("[10, 20]; ..."));
+    let stamped = Breach {
+        index: 0,
+        rule: Rule::AppendTime,
+    };
+    assert_eq!(
+        text(vec![stamped]),
+        "One or more records have been rejected due to invalid timestamp: record 0: Invalid timestamp type in message with offset 0. \
+         Producer should not set timestamp type to LogAppendTime."
     );
 }
 

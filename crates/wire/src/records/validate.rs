@@ -40,7 +40,7 @@ pub enum RecordFault {
     Codec(#[from] CodecError),
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("records that the topic does not take: {}", list(.0))]
+    #[error("{}", rejected(.0))]
     Rules(Vec<Breach>),
 }
 
@@ -51,26 +51,78 @@ pub struct Breach {
     pub rule: Rule,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    #[error("no key, the topic is compacted")]
+    /// The topic is compacted, and the record has no key.
     Key,
-    #[error("timestamp {timestamp}, accepted are {low} to {high}")]
+    /// The time is none of those that the topic takes.
     Timestamp { timestamp: i64, low: i64, high: i64 },
-    #[error("says it has the time of its append, which a producer cannot know")]
+    /// The batch claims to have the time of its append, which a producer cannot know.
     AppendTime,
+}
+
+impl Rule {
+    fn is_about_time(self) -> bool {
+        matches!(self, Rule::Timestamp { .. } | Rule::AppendTime)
+    }
+}
+
+/// The sentences of Kafka's `LogValidator`: clients and their tests look for them.
+impl std::fmt::Display for Breach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Breach { index, rule } = self;
+        match rule {
+            Rule::Key => f.write_str("Compacted topic cannot accept message without key"),
+            Rule::Timestamp {
+                timestamp,
+                low,
+                high,
+            } => write!(
+                f,
+                "Timestamp {timestamp} of message with offset {index} is out of range. The timestamp should be within [{low}, {high}]"
+            ),
+            Rule::AppendTime => write!(
+                f,
+                "Invalid timestamp type in message with offset {index}. Producer should not set timestamp type to LogAppendTime."
+            ),
+        }
+    }
 }
 
 /// Records of one batch that are named when they break a rule: more than a batch of ordinary size holds, and an answer below 1 MiB
 /// however many empty records a compressed batch unfolds to. The others are refused unnamed, with their batch.
 pub const BREACHES_MAX: usize = 10_000;
 
-/// The first three say what is wrong; all are told one by one beside.
-fn list(breaches: &[Breach]) -> String {
-    let name = |breach: &Breach| format!("record {}: {}", breach.index, breach.rule);
-    let first: Vec<String> = breaches.iter().take(3).map(name).collect();
-    let more = if breaches.len() > 3 { ", ..." } else { "" };
-    format!("{}{more}", first.join(", "))
+/// True if one of the breaches is about time: then Kafka refuses the batch with INVALID_TIMESTAMP, else with INVALID_RECORD.
+#[must_use]
+pub fn has_invalid_timestamp(breaches: &[Breach]) -> bool {
+    breaches.iter().any(|breach| breach.rule.is_about_time())
+}
+
+/// Kafka's sentence, and behind it the first three breaches; the answer names each of them beside.
+fn rejected(breaches: &[Breach]) -> String {
+    let first = breaches.iter().take(3);
+    if has_invalid_timestamp(breaches) {
+        let first = first.map(|breach| format!("record {}: {breach}", breach.index));
+        let first: Vec<String> = first.collect();
+        let more = if breaches.len() > 3 { "; ..." } else { "" };
+        return format!(
+            "One or more records have been rejected due to invalid timestamp: {}{more}",
+            first.join("; ")
+        );
+    }
+    let first = first.map(|breach| {
+        format!(
+            "RecordError(batchIndex={}, message='{breach}')",
+            breach.index
+        )
+    });
+    let first: Vec<String> = first.collect();
+    format!(
+        "One or more records have been rejected due to {} record errors in total, and only showing the first three errors at most: [{}]",
+        breaches.len(),
+        first.join(", ")
+    )
 }
 
 /// Walks all records; those that break a rule are named by their index.

@@ -1,5 +1,6 @@
 //! Produce: from the request of a version to batches for partitions, and from what became of them to its answer.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use wire::messages::produce_response::{
     BatchIndexAndErrorMessage, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
 };
 use wire::messages::{ProduceRequest, ProduceResponse};
-use wire::records::{Breach, RecordFault};
+use wire::records::{Breach, RecordFault, Rule};
 use wire::{ApiKey, ErrorCode, Records};
 
 use super::current_leaders::CurrentLeaders;
@@ -142,7 +143,8 @@ fn respond(call: &mut Call<'_>, produced: Produced) -> Outcome {
     let mut responses = shape(produced.topics);
     for answer in &produced.answers {
         let topic = &mut responses[answer.topic as usize];
-        topic.partition_responses.push(partition(answer, version));
+        let one = partition(&named(topic), answer, version);
+        topic.partition_responses.push(one);
     }
     let mut response = ProduceResponse {
         responses,
@@ -212,7 +214,16 @@ fn shape(topics: Vec<(wire::Uuid, String)>) -> Vec<TopicProduceResponse> {
         .collect()
 }
 
-fn partition(answer: &PartitionProduced, version: i16) -> PartitionProduceResponse {
+/// The name of a topic; its id where the request had no name.
+fn named(topic: &TopicProduceResponse) -> Cow<'_, str> {
+    if topic.name.is_empty() {
+        topic.topic_id.to_string().into()
+    } else {
+        topic.name.as_str().into()
+    }
+}
+
+fn partition(topic: &str, answer: &PartitionProduced, version: i16) -> PartitionProduceResponse {
     match &answer.result {
         Ok(placed) => appended(answer.index, placed),
         Err(error) => {
@@ -225,7 +236,7 @@ fn partition(answer: &PartitionProduced, version: i16) -> PartitionProduceRespon
                 ProduceError::Append(error) => {
                     response.error_message = Some(error.to_string());
                     if let AppendError::Record(fault) = error {
-                        response.record_errors = record_errors(fault);
+                        response.record_errors = record_errors(topic, answer.index, fault);
                     }
                 }
                 _ => {}
@@ -287,13 +298,23 @@ fn refused(index: i32, code: ErrorCode) -> PartitionProduceResponse {
     }
 }
 
-fn record_errors(fault: &RecordFault) -> Vec<BatchIndexAndErrorMessage> {
+fn record_errors(
+    topic: &str,
+    partition: i32,
+    fault: &RecordFault,
+) -> Vec<BatchIndexAndErrorMessage> {
     let RecordFault::Rules(breaches) = fault else {
         return Vec::new();
     };
-    let tell = |breach: &Breach| BatchIndexAndErrorMessage {
-        batch_index: breach.index,
-        batch_index_error_message: Some(breach.rule.to_string()),
+    let tell = |breach: &Breach| {
+        let text = match breach.rule {
+            Rule::Key => format!("{breach} in topic partition {topic}-{partition}"),
+            Rule::Timestamp { .. } | Rule::AppendTime => breach.to_string(),
+        };
+        BatchIndexAndErrorMessage {
+            batch_index: breach.index,
+            batch_index_error_message: Some(text),
+        }
     };
     breaches.iter().map(tell).collect()
 }
