@@ -8,6 +8,14 @@ fn node(id: Option<model::BrokerId>) -> String {
     id.map_or("no node".to_owned(), |id| format!("node {id}"))
 }
 
+/// True if nobody has to do anything for what was lost or damaged to be there again.
+pub(super) fn heals(alarm: Alarm) -> bool {
+    matches!(
+        alarm,
+        Alarm::WentBack { .. } | Alarm::SnapshotDamaged { .. } | Alarm::BadBatch { .. }
+    )
+}
+
 pub(super) fn text(alarm: Alarm, log_dir: &Path) -> String {
     let dir = log_dir.display();
     match alarm {

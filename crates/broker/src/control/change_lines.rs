@@ -141,7 +141,7 @@ fn listed(names: &[String], what: &str) -> String {
     format!("{count} {noun} {what}: {}{more}", shown.join(", "))
 }
 
-/// What a batch of records changes, each as text.
+/// The changes of a batch of records, each as text.
 #[derive(Debug, Default)]
 struct Changes {
     unclean: Vec<String>,

@@ -13,7 +13,7 @@ const FENCED_INTERVAL: Duration = Duration::from_millis(50);
 /// A controller that cannot answer now is asked again after this pause.
 const RETRY: Duration = Duration::from_millis(100);
 /// A broker that stops waits so long for its leaderships to be moved.
-const LEAVE_MAX: Duration = Duration::from_secs(5);
+pub(super) const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 /// The next request to the active controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

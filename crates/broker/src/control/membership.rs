@@ -1,7 +1,9 @@
 //! This broker as a member of its cluster: its requests to the active controller, and the answers.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use model::Instant;
+use model::{BrokerId, Instant};
 use partition::LogDir;
 use wire::messages::broker_registration_request as registration;
 use wire::messages::{
@@ -10,6 +12,7 @@ use wire::messages::{
 };
 use wire::{ApiKey, EncodeError, ErrorCode, Message, Reader, Request, Uuid};
 
+use super::clocks::{self, Clocks, Due};
 use super::life_file::{self, Before, Known, Life};
 use super::lifecycle::{Ask, Heard, Lifecycle, Pace};
 use crate::shared::Shared;
@@ -17,10 +20,13 @@ use crate::shared::Shared;
 /// Why a broker serves no clients before it is a member.
 pub(crate) const NOT_COUNTED_IN: &str = "the active controller has not counted this broker in. It takes a majority of the voters to have \
      one, and in a new cluster all of them: start them, and see that each is reached at its address in controller.quorum.voters";
-/// A broker that is no member says so this often.
-const COMPLAINT_EVERY: std::time::Duration = std::time::Duration::from_secs(10);
+/// A broker that is no member says so after this pause, and then after pauses that are twice as long each.
+const COMPLAINT_FIRST: Duration = Duration::from_secs(10);
+const COMPLAINT_PAUSE_MAX: Duration = Duration::from_secs(320);
 /// Directories are looked at this often; those that fail report it themselves.
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The active controller, of any id.
+const CONTROLLER: BrokerId = BrokerId(-1);
 /// No life of this broker before is known to have lost nothing.
 const NO_EPOCH: i64 = -1;
 
@@ -34,7 +40,7 @@ pub(crate) struct Membership {
     is_announced: bool,
     /// A directory could not be written: it is tried again, because the next start claims nothing without it.
     is_unwritten: bool,
-    complained_at: Option<Instant>,
+    complaints: Waiting,
     /// The broker serves nothing as a leader.
     is_silenced: bool,
     /// The log says so. It does not where that is for a moment, until the news of another leader are here.
@@ -42,6 +48,27 @@ pub(crate) struct Membership {
     seen_dirs: SeenDirs,
     /// When directories are looked at again.
     look_at: Instant,
+    /// The clock of the controller.
+    clocks: Clocks,
+}
+
+/// The time of lines about a broker that waits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    /// The next line, and the pause behind it.
+    next: Option<(Instant, Duration)>,
+}
+
+impl Waiting {
+    fn is_due(&mut self, now: Instant) -> bool {
+        let first = (now.plus(COMPLAINT_FIRST), COMPLAINT_FIRST * 2);
+        let (at, pause) = *self.next.get_or_insert(first);
+        let is_due = at <= now;
+        if is_due {
+            self.next = Some((now.plus(pause), (pause * 2).min(COMPLAINT_PAUSE_MAX)));
+        }
+        is_due
+    }
 }
 
 /// Directories that the controller is told of.
@@ -68,7 +95,8 @@ impl SeenDirs {
 /// The answer to a request of the lifecycle.
 pub(super) enum Told {
     Registered(i64),
-    Heard(Heard),
+    /// With the time at the controller in milliseconds since 1970, if it says so.
+    Heard(Heard, Option<i64>),
 }
 
 impl Membership {
@@ -115,11 +143,12 @@ impl Membership {
             known: before.known,
             is_announced: false,
             is_unwritten: false,
-            complained_at: None,
+            complaints: Waiting::default(),
             is_silenced: true,
             has_warned: true,
             seen_dirs: SeenDirs::default(),
             look_at: now,
+            clocks: Clocks::default(),
         }
     }
 
@@ -171,6 +200,7 @@ impl Membership {
                     offline_log_dirs: failed.collect(),
                     troubled_log_dirs: self.seen_dirs.troubled.clone(),
                     cordoned_log_dirs: Some(cordoned),
+                    wall_time_ms: shared.env.clock.wall_ms().0,
                 })
             }
         }
@@ -255,6 +285,24 @@ impl Membership {
         }
     }
 
+    /// The active controller said what time it is there. Between the request and this its clock went on by less than a heartbeat may take.
+    pub(super) fn hear_clock(&mut self, shared: &Shared, wall_ms: i64, now: Instant) {
+        let ahead_ms = wall_ms.saturating_sub(shared.env.clock.wall_ms().0);
+        match self.clocks.on_heard(CONTROLLER, ahead_ms, now) {
+            Some(Due::Apart { ahead_ms }) => tracing::warn!(
+                target: env::logs::BROKER,
+                "the clock of the active controller is {} that of this broker: timestamps, retention and the age of transactions differ by \
+                 that. Set the clocks of all nodes by NTP",
+                clocks::words(ahead_ms),
+            ),
+            Some(Due::Equal) => tracing::info!(
+                target: env::logs::BROKER,
+                "the clock of the active controller agrees with that of this broker again",
+            ),
+            None => {}
+        }
+    }
+
     /// When the broker stops acting as a leader if nobody answers it.
     pub(super) fn silenced_at(&self) -> Option<Instant> {
         self.life.leads_until().filter(|_| !self.is_silenced)
@@ -262,11 +310,9 @@ impl Membership {
 
     /// Says why the broker is no member yet, once that lasts, and then now and then.
     pub(super) fn complain(&mut self, shared: &Shared, code: ErrorCode, now: Instant) {
-        let last = *self.complained_at.get_or_insert(now);
-        if now < last.plus(COMPLAINT_EVERY) {
+        if !self.complaints.is_due(now) {
             return;
         }
-        self.complained_at = Some(now);
         let node = shared.config().broker.node_id.0;
         if code == ErrorCode::DuplicateBrokerRegistration {
             tracing::error!(
@@ -314,7 +360,8 @@ pub(super) fn read(ask: Ask, version: i16, body: Bytes) -> Result<Told, ErrorCod
         Ask::Heartbeat { .. } => {
             let read: BrokerHeartbeatResponse = decode(body, version).ok_or_else(broken)?;
             refused(read.error_code)?;
-            Ok(Told::Heard(heard(&read)))
+            let wall_ms = Some(read.wall_time_ms).filter(|ms| 0 <= *ms);
+            Ok(Told::Heard(heard(&read), wall_ms))
         }
     }
 }
@@ -330,4 +377,19 @@ fn heard(response: &BrokerHeartbeatResponse) -> Heard {
 /// Reads a message of a known version.
 fn decode<M: Message>(body: Bytes, version: i16) -> Option<M> {
     M::decode(&mut Reader::new(body), version).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_waits_says_so_more_and_more_rarely() {
+        let mut waiting = Waiting::default();
+        let at = |second| Instant(0).plus(Duration::from_secs(second));
+        let lines: Vec<u64> = (0..1_500)
+            .filter(|second| waiting.is_due(at(*second)))
+            .collect();
+        assert_eq!(lines, [10, 30, 70, 150, 310, 630, 950, 1_270]);
+    }
 }

@@ -7,6 +7,7 @@
 mod alarms;
 pub(crate) mod boot;
 mod change_lines;
+mod clocks;
 mod enrolment;
 pub(crate) mod envelope;
 pub(crate) mod introduction;

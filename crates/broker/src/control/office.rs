@@ -11,9 +11,11 @@ use meta::decide::elect_leaders::{balance_leaders, elect_unclean};
 use meta::decide::heartbeat::{UnregisterError, fence, heartbeat, leads_any, relieve, unregister};
 use meta::decide::register_broker::FEATURES;
 use meta::decide::registration::{RegisterError, Registering, register};
+use meta::decide::update_features::{Controllers, raise_elr};
 use meta::decide::{controller, producer_ids};
 use meta::record::Record;
 use meta::sessions::{Heartbeat, HeartbeatError, Sessions, State};
+use meta::versions::ELR_VERSION;
 use meta::{Image, MetadataVersion, Trouble};
 use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
 use raft::RoleName;
@@ -21,11 +23,12 @@ use wire::ErrorCode;
 use wire::metadata::NoOpRecord;
 
 use super::change_lines::ChangeLines;
+use super::clocks::{self, Clocks, Due};
 use super::lifecycle::leads_for;
 use super::mailbox::Order;
 use super::plan::{Aftermath, Plan};
 use super::taken::{Taken, losers};
-use super::tenure::{Idle, Office};
+use super::tenure::{Idle, Office, VOTERS_OF_SEVERAL};
 use crate::metadata::Written;
 use crate::shared::Shared;
 
@@ -81,12 +84,14 @@ impl Plan {
             unclean_at: Some(shared.env.clock.now()).filter(|_| !shared.metadata.is_alone()),
             idle: idle(shared),
             lines: ChangeLines::default(),
+            clocks: Clocks::default(),
+            raise_elr_at: None,
         });
         let first = if shared.metadata.is_alone() {
             // The only broker names the features itself when it registers.
             Vec::new()
         } else {
-            controller::bootstrap(MetadataVersion::LATEST, &FEATURES, min_isr(broker))
+            controller::bootstrap(MetadataVersion::LATEST, &FEATURES, first_min_isr(broker))
         };
         let records = controller::activate(&self.image, &first);
         if records.is_empty() {
@@ -133,7 +138,12 @@ impl Plan {
         let office = self.office.as_ref()?;
         let silence = office.sessions.next_deadline();
         let silence = silence.map(|at| office.pause.map_or(at, |pause| pause.max(at)));
-        let others = [office.balance_at, office.unclean_at, office.idle.deadline()];
+        let others = [
+            office.balance_at,
+            office.unclean_at,
+            office.raise_elr_at,
+            office.idle.deadline(),
+        ];
         silence
             .into_iter()
             .chain(others.into_iter().flatten())
@@ -164,9 +174,25 @@ fn idle(shared: &Shared) -> Idle {
     Idle::new(every, shared.env.clock.now())
 }
 
+/// `min.insync.replicas` of a cluster that begins, as a setting of the whole cluster: what an operator set, else 2 where its topics have three
+/// replicas (`docs/decisions/min-isr.md`).
+fn first_min_isr(broker: &config::Broker) -> usize {
+    let given = broker.given_number("min.insync.replicas");
+    if let Some(given) = given.and_then(|given| usize::try_from(given).ok()) {
+        return given;
+    }
+    let voters = i16::try_from(broker.quorum.voters.len()).unwrap_or(i16::MAX);
+    let factor = broker.replication_factor_default.unwrap_or(voters);
+    if 3 <= factor { 2 } else { 1 }
+}
+
+/// The same setting of a cluster that began alone: as it is.
 fn min_isr(broker: &config::Broker) -> usize {
     usize::try_from(broker.topic.min_insync_replicas).unwrap_or(1)
 }
+
+/// It is tried again to raise a feature after this pause: the last voter may not have registered yet.
+const RAISE_RETRY: Duration = Duration::from_secs(2);
 
 impl Shared {
     pub(super) fn take_office(&self, epoch: LeaderEpoch) {
@@ -290,6 +316,50 @@ impl Shared {
             Err(code) => {
                 tracing::error!(target: env::logs::METADATA, "cannot write unclean elections: {code:?}");
             }
+        }
+    }
+
+    /// A cluster that began alone has three voters now: it gets eligible leaders (KIP-966), as one has that begins with three. The setting that
+    /// has to hold for the whole cluster then is written in front, as Kafka does.
+    pub(super) fn raise_elr(&self, now: Instant) {
+        let mut aftermath = Aftermath::default();
+        let mut plan = self.metadata.plan.lock();
+        let broker = std::sync::Arc::clone(&self.config().broker);
+        let can_write = plan.log.check_append().is_ok();
+        let level = plan.quorum_level();
+        let image = std::sync::Arc::clone(&plan.image);
+        let Some(office) = plan.office.as_mut() else {
+            return;
+        };
+        if office.raise_elr_at.is_none_or(|at| now < at) {
+            return;
+        }
+        if image.feature(ELR_VERSION) != 0 || level.voters.len() < VOTERS_OF_SEVERAL {
+            office.raise_elr_at = None;
+            return;
+        }
+        office.raise_elr_at = Some(now.plus(RAISE_RETRY));
+        let controllers = Controllers {
+            local: broker.node_id,
+            kraft_version: level.kraft_version,
+            voters: &level.voters,
+        };
+        let Some(records) = raise_elr(&image, controllers, min_isr(&broker)).filter(|_| can_write)
+        else {
+            return;
+        };
+        let written = plan.write(self, &records, &mut aftermath);
+        if let (Ok(()), Some(office)) = (&written, plan.office.as_mut()) {
+            office.raise_elr_at = None;
+        }
+        drop(plan);
+        self.conclude(aftermath);
+        if written.is_ok() {
+            tracing::info!(
+                target: env::logs::METADATA,
+                "three nodes vote now: {ELR_VERSION} is raised to 1, as in a cluster that begins with three; min.insync.replicas stays {}",
+                min_isr(&broker),
+            );
         }
     }
 
@@ -477,6 +547,32 @@ impl Shared {
             };
             (records, Ok(standing))
         })
+    }
+
+    /// A broker said what time it is there, in milliseconds since 1970.
+    pub(crate) fn hear_clock(&self, broker: BrokerId, wall_ms: i64) {
+        let ahead_ms = wall_ms.saturating_sub(self.env.clock.wall_ms().0);
+        let mut plan = self.metadata.plan.lock();
+        let Some(office) = plan.office.as_mut() else {
+            return;
+        };
+        let due = (office.clocks).on_heard(broker, ahead_ms, self.env.clock.now());
+        drop(plan);
+        match due {
+            Some(Due::Apart { ahead_ms }) => tracing::warn!(
+                target: env::logs::METADATA,
+                broker = broker.0,
+                "the clock of broker {broker} is {} that of this controller: timestamps, retention and the age of transactions differ by \
+                 that. Set the clocks of all nodes by NTP",
+                clocks::words(ahead_ms),
+            ),
+            Some(Due::Equal) => tracing::info!(
+                target: env::logs::METADATA,
+                broker = broker.0,
+                "the clock of broker {broker} agrees with that of this controller again",
+            ),
+            None => {}
+        }
     }
 
     /// The leader of partitions, a broker with the epoch of its registration, asks for other ISRs.

@@ -18,7 +18,7 @@ use super::alarms;
 use super::change_lines::Line;
 use super::mailbox::Order;
 use super::replay::replay;
-use super::tenure::Office;
+use super::tenure::{Office, VOTERS_OF_SEVERAL};
 use crate::metadata::{QuorumLevel, Written};
 use crate::shared::Shared;
 
@@ -42,6 +42,7 @@ pub(crate) struct Plan {
     /// More than that is waited for.
     is_looking: bool,
     tags: u64,
+    voters_count: usize,
     /// Bytes that were committed since the last snapshot.
     since_snapshot: u64,
     snapshot_timer: SnapshotTimer,
@@ -106,6 +107,7 @@ impl Plan {
             uncommitted,
             is_looking: false,
             tags: 0,
+            voters_count: 0,
             since_snapshot,
             snapshot_timer,
             installed: None,
@@ -248,8 +250,16 @@ impl Plan {
             self.perform_one(shared, effect, aftermath);
         }
         self.follow_role(aftermath);
-        if self.quorum.history().voters().len() > 1 {
+        let voters = self.quorum.history().voters().len();
+        if voters > 1 {
             self.meet_others(shared, aftermath);
+        }
+        let had = std::mem::replace(&mut self.voters_count, voters);
+        if had < VOTERS_OF_SEVERAL
+            && VOTERS_OF_SEVERAL <= voters
+            && let Some(office) = self.office.as_mut()
+        {
+            office.raise_elr_at = Some(shared.env.clock.now());
         }
         self.look(shared.metadata.ticket(), aftermath);
         // Under the lock: the worker carries out the orders of all steps in their order.
@@ -314,7 +324,12 @@ impl Plan {
             ),
             Effect::Alarm(alarm) => {
                 let log_dir = &shared.metadata.log_dir().path;
-                tracing::error!(target: env::logs::METADATA, "{}", alarms::text(alarm, log_dir));
+                let text = alarms::text(alarm, log_dir);
+                if alarms::heals(alarm) {
+                    tracing::warn!(target: env::logs::METADATA, "{text}");
+                } else {
+                    tracing::error!(target: env::logs::METADATA, "{text}");
+                }
             }
             Effect::Halt(why) => aftermath.failure = Some(alarms::why_halted(why)),
             Effect::Restart { at, life } => self.restart(at, life, aftermath),

@@ -7,7 +7,11 @@ use meta::sessions::Sessions;
 use model::{Instant, LeaderEpoch};
 
 use super::change_lines::ChangeLines;
+use super::clocks::Clocks;
 use super::taken::Taken;
+
+/// So many voters make a cluster of several, whose new ones begin with eligible leaders.
+pub(super) const VOTERS_OF_SEVERAL: usize = 3;
 
 /// The state of an active controller that is in no log.
 pub(crate) struct Office {
@@ -24,6 +28,9 @@ pub(crate) struct Office {
     pub(super) unclean_at: Option<Instant>,
     pub(super) idle: Idle,
     pub(super) lines: ChangeLines,
+    pub(super) clocks: Clocks,
+    /// When it is tried again to raise `eligible.leader.replicas.version`; `None` where nothing asks for it.
+    pub(super) raise_elr_at: Option<Instant>,
 }
 
 /// A log to which nothing is written for so long gets a record that says nothing: replicas that are cut off show by their lag, and what

@@ -74,8 +74,13 @@ pub(crate) struct QuorumWorker {
     /// Set once all else has stopped: until when the office may be handed on.
     ends_by: Option<Instant>,
     snapshots: SnapshotDir,
+    /// When this worker is to wake by itself, while it sleeps.
+    sleeps_until: Option<Instant>,
     name: String,
 }
+
+/// A worker that wakes so much later than it asked for did not run: its process was stopped, or its machine was.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 impl QuorumWorker {
     pub(crate) fn new(
@@ -109,8 +114,28 @@ impl QuorumWorker {
             controller: None,
             ends_by: None,
             snapshots,
+            sleeps_until: None,
             name,
         }
+    }
+
+    /// Has the directories know of a pause of the process: a sync that was under way is not slow for that.
+    fn notice_pause(&mut self, now: Instant) {
+        let Some(until) = self.sleeps_until.take() else {
+            return;
+        };
+        let pause = now.since(until);
+        if pause < PAUSE_MIN {
+            return;
+        }
+        tracing::warn!(
+            target: env::logs::BROKER,
+            "this process did not run for {}.{} s: it was stopped, or its machine was, or has too little CPU time",
+            pause.as_secs(),
+            pause.subsec_millis() / 100,
+        );
+        let dirs = self.shared.dirs().iter();
+        dirs.for_each(|dir| dir.on_pause(until, now));
     }
 
     /// Does what was ordered, and what follows from that.
@@ -382,7 +407,10 @@ impl QuorumWorker {
                 membership.life.on_registered(Err(code), now);
                 None
             }
-            (Ask::Heartbeat { .. }, Ok(membership::Told::Heard(heard))) => {
+            (Ask::Heartbeat { .. }, Ok(membership::Told::Heard(heard, wall_ms))) => {
+                if let Some(wall_ms) = wall_ms {
+                    membership.hear_clock(&self.shared, wall_ms, now);
+                }
                 membership.life.on_heard(Ok(heard), now)
             }
             (Ask::Heartbeat { .. }, told) => {
@@ -431,6 +459,14 @@ impl QuorumWorker {
         membership.watch_session(&self.shared, now);
         membership.watch_dirs(&self.shared, now);
         let turn = membership.life.on_tick(now);
+        if turn == Some(lifecycle::Turn::Stop) {
+            tracing::warn!(
+                target: env::logs::BROKER,
+                "the active controller did not take over what this broker leads within {} s: it stops all the same. Partitions that nobody \
+                 else can lead come back with it",
+                lifecycle::LEAVE_MAX.as_secs(),
+            );
+        }
         let ask = membership.life.take_ask(now);
         let frame = ask.map(|ask| (ask, membership.frame(&self.shared, ask, end)));
         self.take_turn(turn);
@@ -496,6 +532,7 @@ impl QuorumWorker {
 
 impl Worker for QuorumWorker {
     fn turn(&mut self) -> Turn {
+        self.notice_pause(self.shared.env.clock.now());
         if self.ready.is_empty() {
             self.poll(Some(Duration::ZERO));
         }
@@ -518,6 +555,7 @@ impl Worker for QuorumWorker {
             self.shared.fence_silent(now);
             self.shared.balance_leaders(now);
             self.shared.elect_unclean(now);
+            self.shared.raise_elr(now);
             self.shared.write_idle(now);
         }
         self.take_snapshot_if_due(now);
@@ -535,7 +573,10 @@ impl Worker for QuorumWorker {
         }
         match self.next_deadline() {
             Some(at) if at <= now => Turn::Again,
-            until => Turn::Sleep { until },
+            until => {
+                self.sleeps_until = until;
+                Turn::Sleep { until }
+            }
         }
     }
 

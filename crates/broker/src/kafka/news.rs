@@ -154,7 +154,9 @@ impl Hall<'_> {
     pub(crate) fn expire(&mut self) {
         let (is_stopping, now) = (self.desk.is_stopping, self.desk.now);
         let dirs = self.desk.shared.dirs();
-        let is_lost = is_stopping && dirs.iter().any(|dir| dir.lacks_room());
+        // Other replicas, or a majority of the voters, may never come.
+        let is_late = self.desk.stops_by.is_some_and(|by| by <= now);
+        let is_lost = is_late || is_stopping && dirs.iter().any(|dir| dir.lacks_room());
         let connections = &*self.connections;
         let expired = self.door.parked.keys(|parked| {
             let waiting = &parked.waiting;
@@ -162,9 +164,17 @@ impl Hall<'_> {
                 && waiting.is_for_client_alone()
                 && connections.get(parked.address.conn).is_none();
             is_left
+                || is_late
                 || is_lost && waiting.needs_commit()
                 || waiting.until().is_some_and(|until| until <= now)
         });
+        if is_late && !expired.is_empty() {
+            tracing::warn!(
+                target: env::logs::BROKER,
+                "this broker stops without waiting any longer for {} requests: other replicas, or a majority of the voters, have not answered",
+                expired.len(),
+            );
+        }
         for key in expired.iter().copied() {
             match self.waiting(key) {
                 Some(Waiting::Produce(producing)) => producing.time_out(),
@@ -175,6 +185,9 @@ impl Hall<'_> {
                 Some(Waiting::Fetch(_)) => drop(fetch::take(self, key)),
                 Some(Waiting::Replica(_)) => drop(self.door.take(key)),
                 Some(Waiting::Membership(_)) => self.resume(key, |_, _| Outcome::Close),
+                Some(Waiting::Search(_) | Waiting::Quorum | Waiting::Remote(_)) if is_late => {
+                    self.resume(key, |_, _| Outcome::Close);
+                }
                 Some(Waiting::Search(_) | Waiting::Quorum | Waiting::Remote(_)) | None => {}
             }
             self.go_on(key);

@@ -29,6 +29,8 @@ use crate::shared::Shared;
 const RECEIVES_MAX: usize = 8;
 /// Polls in one turn before a commit: drain until idle, but not for ever.
 const DRAINS_MAX: usize = 16;
+/// A broker of a cluster that stops lets requests wait so long for other replicas and for the voters: then their clients ask elsewhere.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(3);
 /// Commits faster than this run on the shard itself; slower ones go to a commit thread, so that reads go on meanwhile.
 const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
 /// And none does when somebody asked so recently for something that needs no commit: a disk may become slow at any time, and he
@@ -490,6 +492,9 @@ impl Worker for Shard {
         self.desk.turn_coordinators();
         if !self.desk.is_stopping && self.desk.shared.is_stopping() {
             self.desk.is_stopping = true;
+            // Alone nothing waits but for the disk.
+            let others = !self.desk.shared.metadata.is_alone();
+            self.desk.stops_by = others.then(|| self.desk.now.plus(STOP_WAIT_MAX));
             self.hall().drop_readers();
             self.desk.coordinators.drop_markings();
         }
@@ -542,6 +547,7 @@ impl Worker for Shard {
             self.paused_until,
             self.retry_denied,
             self.accept_at,
+            self.desk.stops_by.filter(|by| self.desk.now < *by),
             self.desk.coordinators.next_deadline(),
             Some(self.idle_check),
         ]

@@ -35,6 +35,8 @@ pub(crate) struct Desk {
     /// Changes with records of their own that wait for the disk.
     pub(crate) changes_written: usize,
     pub(crate) is_stopping: bool,
+    /// Set once the broker of a cluster stops: until when requests may wait for other nodes.
+    pub(crate) stops_by: Option<Instant>,
     topics: Arc<Topics>,
     /// How often troubles that peers cause are reported.
     pub(crate) complaints: Complaints,
@@ -52,6 +54,7 @@ impl Desk {
             answered: Vec::new(),
             changes_written: 0,
             is_stopping: false,
+            stops_by: None,
             topics: shared.topics(),
             complaints: Complaints::default(),
             shared,

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use model::BrokerId;
-use wire::metadata::FeatureLevelRecord;
+use wire::metadata::{ConfigRecord, FeatureLevelRecord};
 
 use super::register_broker::{METADATA_VERSION, supported};
-use crate::image::{Image, Levels};
+use crate::image::{Image, Levels, Resource, ResourceKind};
 use crate::record::Record;
-use crate::versions::{KRAFT_VERSION, MetadataVersion};
+use crate::versions::{ELR_VERSION, KRAFT_VERSION, MetadataVersion};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -88,6 +88,40 @@ pub fn update_features(
             (feature != KRAFT_VERSION).then(|| Ok(record.into()))
         })
         .collect()
+}
+
+/// Records that raise `eligible.leader.replicas.version` to 1; `None` while a node does not support it or has not registered. `min_isr` becomes
+/// `min.insync.replicas` of the whole cluster unless that is set, and brokers have none of their own, as in Kafka's
+/// `maybeGenerateElrSafetyRecords`: else they would not agree on who is eligible.
+#[must_use]
+pub fn raise_elr(image: &Image, quorum: Controllers<'_>, min_isr: usize) -> Option<Vec<Record>> {
+    const MIN_ISR: &str = "min.insync.replicas";
+    if image.metadata_version() < MetadataVersion::V4_0_IV1
+        || not_supported(image, quorum, ELR_VERSION, 1).is_some()
+    {
+        return None;
+    }
+    let setting = |resource_name: String, value: Option<String>| {
+        Record::from(ConfigRecord {
+            resource_type: ResourceKind::Broker as i8,
+            resource_name,
+            name: MIN_ISR.to_owned(),
+            value,
+        })
+    };
+    let of_cluster = image.overrides(&Resource::cluster());
+    let of_cluster = of_cluster.get(MIN_ISR);
+    let first = (of_cluster.is_none()).then(|| setting(String::new(), Some(min_isr.to_string())));
+    let own = image.configured().filter(|resource| {
+        let is_broker = resource.kind == ResourceKind::Broker && !resource.name.is_empty();
+        is_broker && image.overrides(resource).contains_key(MIN_ISR)
+    });
+    let own = own.map(|resource| setting(resource.name.clone(), None));
+    let level = FeatureLevelRecord {
+        name: ELR_VERSION.to_owned(),
+        feature_level: 1,
+    };
+    Some(first.into_iter().chain(own).chain([level.into()]).collect())
 }
 
 fn check(

@@ -198,6 +198,11 @@ impl LogDir {
         self.is_full() || slowness.is_slow(now)
     }
 
+    /// The process did not run from one to the other: what syncs took meanwhile is not the disk's time.
+    pub fn on_pause(&self, from: Instant, to: Instant) {
+        self.slowness.lock().on_pause(from, to);
+    }
+
     /// More is committed than the segment writer keeps up with: stop taking in requests for a moment.
     pub fn is_overloaded(&self) -> bool {
         // A full disk refuses appends, so nothing more comes, and reads must go on.

@@ -18,8 +18,22 @@ const REST_MAX: Duration = Duration::from_secs(160);
 /// One that was well for so long begins with [`REST`] anew.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
+/// Syncs that are judged once more when it turns out that the process stood still meanwhile: those of the last moment.
+const KEPT_MAX: usize = 16;
+const KEPT_FOR: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Default)]
 pub(super) struct Slowness {
+    verdict: Verdict,
+    /// The process did not run between these, the last time that it did not.
+    paused: Option<(Instant, Instant)>,
+    /// Long syncs of the last moment, and the verdict before the first of them.
+    kept: Vec<(Duration, Instant)>,
+    before: Verdict,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Verdict {
     /// Slow until then.
     until: Option<Instant>,
     rest: Option<Duration>,
@@ -28,6 +42,51 @@ pub(super) struct Slowness {
 impl Slowness {
     /// A sync took so long, or takes so long already.
     pub(super) fn on_sync(&mut self, took: Duration, now: Instant) {
+        let took = self.took(took, now);
+        if took < SYNC_MAX / 2 {
+            return;
+        }
+        let is_new = (self.kept.first()).is_none_or(|(_, at)| KEPT_FOR < now.since(*at));
+        if is_new {
+            self.kept.clear();
+            self.before = self.verdict;
+        }
+        if self.kept.len() < KEPT_MAX {
+            self.kept.push((took, now));
+        }
+        self.verdict.on_sync(took, now);
+    }
+
+    /// The process did not run from one to the other: it was stopped, or its machine was. The disk did nothing for it meanwhile, and what a sync
+    /// took then is not the disk's time. Syncs that ended before this was noticed are judged again.
+    pub(super) fn on_pause(&mut self, from: Instant, to: Instant) {
+        self.paused = Some((from, to));
+        let kept = std::mem::take(&mut self.kept);
+        if kept.first().is_some_and(|(_, at)| from <= *at) {
+            self.verdict = self.before;
+            for (took, at) in kept {
+                self.on_sync(took, at);
+            }
+        }
+    }
+
+    /// The time that a sync took which ended at `now`, without a pause of the process.
+    fn took(&self, took: Duration, now: Instant) -> Duration {
+        let Some((from, to)) = self.paused else {
+            return took;
+        };
+        let began = Instant(now.0.saturating_sub(Instant(0).plus(took).0));
+        let stood_still = to.min(now).since(from.max(began));
+        took.saturating_sub(stood_still)
+    }
+
+    pub(super) fn is_slow(&self, now: Instant) -> bool {
+        self.verdict.is_slow(now)
+    }
+}
+
+impl Verdict {
+    fn on_sync(&mut self, took: Duration, now: Instant) {
         let is_slow = self.is_slow(now);
         if took < SYNC_MAX && !(is_slow && SYNC_MAX / 2 <= took) {
             return;
@@ -41,7 +100,7 @@ impl Slowness {
         self.until = Some(now.plus(self.rest.unwrap_or(REST)));
     }
 
-    pub(super) fn is_slow(&self, now: Instant) -> bool {
+    fn is_slow(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 }
@@ -88,5 +147,27 @@ mod tests {
         now += 600_000;
         assert!(sync(&mut slowness, 3_000, now));
         assert!(!slowness.is_slow(at(now + 10_000)), "it was well for long");
+    }
+
+    /// A process that was stopped for five seconds had a sync under way: its directory was called slow, for up to 160 s where that came again.
+    #[test]
+    fn a_pause_of_the_process_is_not_the_disk() {
+        // The sync ends before the pause is noticed.
+        let mut slowness = Slowness::default();
+        assert!(sync(&mut slowness, 5_010, 15_000));
+        slowness.on_pause(at(10_000), at(14_995));
+        assert!(!slowness.is_slow(at(15_001)));
+        // It ends after that.
+        assert!(!sync(&mut slowness, 5_100, 15_090));
+        // A disk that took long before and after the pause is slow all the same.
+        assert!(sync(&mut slowness, 7_100, 16_100));
+        // As is one that was called slow before.
+        let mut slowness = Slowness::default();
+        assert!(sync(&mut slowness, 2_500, 9_000));
+        assert!(sync(&mut slowness, 5_010, 15_000));
+        slowness.on_pause(at(10_000), at(14_995));
+        assert!(slowness.is_slow(at(18_999)) && !slowness.is_slow(at(19_000)));
+        // A pause before the sync began takes nothing from it.
+        assert!(sync(&mut slowness, 2_500, 40_000));
     }
 }

@@ -14,6 +14,7 @@ pub struct BrokerHeartbeatRequest {
     pub offline_log_dirs: Vec<Uuid>,
     pub cordoned_log_dirs: Option<Vec<Uuid>>,
     pub troubled_log_dirs: Vec<Uuid>,
+    pub wall_time_ms: i64,
 }
 
 impl Default for BrokerHeartbeatRequest {
@@ -27,6 +28,7 @@ impl Default for BrokerHeartbeatRequest {
             offline_log_dirs: Vec::new(),
             cordoned_log_dirs: None,
             troubled_log_dirs: Vec::new(),
+            wall_time_ms: -1,
         }
     }
 }
@@ -45,6 +47,7 @@ impl Message for BrokerHeartbeatRequest {
             offline_log_dirs: Vec::new(),
             cordoned_log_dirs: None,
             troubled_log_dirs: Vec::new(),
+            wall_time_ms: -1,
         };
         for _ in 0..r.tag_count()? {
             let tag = r.tag()?;
@@ -52,6 +55,7 @@ impl Message for BrokerHeartbeatRequest {
                 0 if version >= 1 => message.offline_log_dirs = r.uuids(true)?,
                 1 if version >= 2 => message.cordoned_log_dirs = r.nullable_uuids(true, true)?,
                 1000 => message.troubled_log_dirs = r.uuids(true)?,
+                1002 => message.wall_time_ms = r.i64()?,
                 _ => r.skip_tag(tag),
             }
             r.end_tag(tag)?;
@@ -83,7 +87,8 @@ impl Message for BrokerHeartbeatRequest {
         w.uvarint(
             u32::from(version >= 1 && !self.offline_log_dirs.is_empty())
                 + u32::from(version >= 2 && self.cordoned_log_dirs.is_some())
-                + u32::from(!self.troubled_log_dirs.is_empty()),
+                + u32::from(!self.troubled_log_dirs.is_empty())
+                + u32::from(self.wall_time_ms != -1),
         );
         if version >= 1 && !self.offline_log_dirs.is_empty() {
             let tag = w.begin_tag(0);
@@ -103,6 +108,11 @@ impl Message for BrokerHeartbeatRequest {
         if !self.troubled_log_dirs.is_empty() {
             let tag = w.begin_tag(1000);
             w.uuids(&self.troubled_log_dirs, true)?;
+            w.end_tag(tag);
+        }
+        if self.wall_time_ms != -1 {
+            let tag = w.begin_tag(1002);
+            w.i64(self.wall_time_ms);
             w.end_tag(tag);
         }
         Ok(())

@@ -11,6 +11,7 @@ pub struct BrokerHeartbeatResponse {
     pub is_caught_up: bool,
     pub is_fenced: bool,
     pub should_shut_down: bool,
+    pub wall_time_ms: i64,
 }
 
 impl Default for BrokerHeartbeatResponse {
@@ -21,6 +22,7 @@ impl Default for BrokerHeartbeatResponse {
             is_caught_up: false,
             is_fenced: true,
             should_shut_down: false,
+            wall_time_ms: -1,
         }
     }
 }
@@ -30,14 +32,22 @@ impl Message for BrokerHeartbeatResponse {
         if !(Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version) {
             return Err(DecodeError::Version { version });
         }
-        let message = Self {
+        let mut message = Self {
             throttle_time_ms: r.i32()?,
             error_code: r.i16()?,
             is_caught_up: r.bool()?,
             is_fenced: r.bool()?,
             should_shut_down: r.bool()?,
+            wall_time_ms: -1,
         };
-        r.skip_tags()?;
+        for _ in 0..r.tag_count()? {
+            let tag = r.tag()?;
+            match tag.number {
+                1002 => message.wall_time_ms = r.i64()?,
+                _ => r.skip_tag(tag),
+            }
+            r.end_tag(tag)?;
+        }
         Ok(message)
     }
 
@@ -50,7 +60,12 @@ impl Message for BrokerHeartbeatResponse {
         w.bool(self.is_caught_up);
         w.bool(self.is_fenced);
         w.bool(self.should_shut_down);
-        w.uvarint(0);
+        w.uvarint(u32::from(self.wall_time_ms != -1));
+        if self.wall_time_ms != -1 {
+            let tag = w.begin_tag(1002);
+            w.i64(self.wall_time_ms);
+            w.end_tag(tag);
+        }
         Ok(())
     }
 }

@@ -22,20 +22,27 @@ pub(crate) fn on_heartbeat(call: &mut Call<'_>, request: BrokerHeartbeatRequest)
         cordoned_log_dirs: request.cordoned_log_dirs,
     };
     let ticket = call.ticket();
+    let wall_ms = request.wall_time_ms;
     let decided = call.desk.shared.hear_broker(ticket, &beat);
     if let Some((Ok(_), _)) = &decided {
         (call.door).on_member(call.address.conn, beat.broker, beat.epoch);
-    }
-    call.answer_change(ApiKey::BrokerHeartbeat, decided, |answer| {
-        match answer.map(|heard| heard.map_err(code_of)) {
-            Ok(Ok(standing)) => BrokerHeartbeatResponse {
-                is_caught_up: standing.is_caught_up,
-                is_fenced: standing.is_fenced,
-                should_shut_down: standing.may_stop,
-                ..BrokerHeartbeatResponse::default()
-            },
-            Ok(Err(code)) | Err(code) => refusal(code),
+        // Brokers of Kafka do not say.
+        if 0 <= wall_ms {
+            call.desk.shared.hear_clock(beat.broker, wall_ms);
         }
+    }
+    let wall_time_ms = call.desk.shared.env.clock.wall_ms().0;
+    call.answer_change(ApiKey::BrokerHeartbeat, decided, move |answer| match answer
+        .map(|heard| heard.map_err(code_of))
+    {
+        Ok(Ok(standing)) => BrokerHeartbeatResponse {
+            is_caught_up: standing.is_caught_up,
+            is_fenced: standing.is_fenced,
+            should_shut_down: standing.may_stop,
+            wall_time_ms,
+            ..BrokerHeartbeatResponse::default()
+        },
+        Ok(Err(code)) | Err(code) => refusal(code),
     })
 }
 

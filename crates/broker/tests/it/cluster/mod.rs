@@ -5,6 +5,7 @@ mod disks;
 mod early;
 mod eligible;
 mod failover;
+mod grown;
 mod isr;
 mod lost;
 mod misfits;

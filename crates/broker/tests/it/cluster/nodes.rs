@@ -1,5 +1,6 @@
 //! Three brokers on machines of their own, which keep the metadata together, and a client that asks them one request at a time.
 
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -89,12 +90,17 @@ impl Nodes {
             ("transaction.state.log.num.partitions", "6".to_owned()),
             ("esker.journal.piece.bytes", "1048576".to_owned()),
             ("esker.journal.bytes", "2097152".to_owned()),
+            // Many tests go on with one replica.
+            ("min.insync.replicas", "1".to_owned()),
         ];
         let mut settings = config::Settings::default();
         let given = self.given.iter();
         let given = given.map(|(name, value)| (*name, (*value).to_owned()));
-        for (name, value) in pairs.into_iter().chain(given).chain((self.more)(node)) {
-            settings.put(name, &value).expect("a known setting");
+        let all = pairs.into_iter().chain(given).chain((self.more)(node));
+        // A test takes a setting back by giving none.
+        let last: BTreeMap<&str, String> = all.collect();
+        for (name, value) in last.iter().filter(|(_, value)| !value.is_empty()) {
+            settings.put(name, value).expect("a known setting");
         }
         let machine = config::Machine {
             cores: 2,
@@ -525,7 +531,7 @@ fn whole(got: &[u8]) -> Option<Bytes> {
 }
 
 /// A record for a partition, with all acks.
-fn produced(topic: &str, index: i32, value: &str) -> ProduceRequest {
+pub(super) fn produced(topic: &str, index: i32, value: &str) -> ProduceRequest {
     let mut builder = BatchBuilder::new();
     let time = Timestamp(1_700_000_000_000);
     builder.push(time, None, Some(value.as_bytes()), &[]);
