@@ -4,6 +4,7 @@
 //! picture: it is shown, and not waited for.
 
 mod findings;
+mod look;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -11,6 +12,7 @@ mod voters;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use client::{BrokerInfo, Client, ClusterInfo, LogDir, QuorumInfo, ReplicaInfo, Resource, Topic};
@@ -57,6 +59,26 @@ struct Seen {
     topics: Vec<Topic>,
     details: Details,
     features: BTreeMap<String, i16>,
+    /// Brokers that refuse every partition that they lead, as others say.
+    serves_nothing: Vec<i32>,
+    moving: Vec<Moving>,
+}
+
+/// A reassignment that is under way.
+#[derive(Clone, Debug)]
+struct Moving {
+    topic: String,
+    partition: i32,
+    /// Brokers that get a replica.
+    adding: Vec<i32>,
+    /// For how long none of the new replicas has grown; `None` where one has, or that was not looked at.
+    stands_still: Option<Duration>,
+}
+
+impl Moving {
+    fn is_of(&self, other: &Moving) -> bool {
+        (&self.topic, self.partition) == (&other.topic, other.partition)
+    }
 }
 
 /// More about partitions of which some replica is not in sync.
@@ -69,35 +91,19 @@ struct Details {
 }
 
 pub(crate) fn cluster(global: &Global, args: &ClusterArgs) -> Result<(), Failure> {
+    match &args.verb {
+        ClusterVerb::Status => return status(&look::look(global)?, global.json),
+        ClusterVerb::Brokers => return Ok(brokers(&look::look(global)?).print(global.json)?),
+        _ => {}
+    }
     let mut client = connect(&Env::real(), global)?;
     match &args.verb {
-        ClusterVerb::Status => status(&look(&mut client)?, global.json),
-        ClusterVerb::Brokers => Ok(brokers(&look(&mut client)?).print(global.json)?),
+        ClusterVerb::Status | ClusterVerb::Brokers => Ok(()),
         ClusterVerb::Verify(args) => verify::verify(&mut client, args, global.json),
         ClusterVerb::AddVoter(args) => voters::add(&mut client, args),
         ClusterVerb::RemoveVoter(args) => voters::remove(&mut client, args),
         ClusterVerb::Quorum => quorum(&client.describe_quorum()?, global.json),
     }
-}
-
-fn look(client: &mut Client) -> Result<Seen, Failure> {
-    let cluster = client.describe_cluster()?;
-    let topics = client.topics()?;
-    let live = cluster.brokers.iter().filter(|broker| !broker.is_fenced);
-    let mut log_dirs = BTreeMap::new();
-    for broker in live {
-        let found = client.log_dirs_of(broker.id);
-        log_dirs.insert(broker.id, found.map_err(|error| error.to_string()));
-    }
-    let details = details(client, &topics);
-    Ok(Seen {
-        details,
-        cluster,
-        quorum: client.describe_quorum().map_err(|error| error.to_string()),
-        log_dirs,
-        topics,
-        features: client.finalized_features()?,
-    })
 }
 
 /// Facts that cannot be found out now are left out.
@@ -197,7 +203,15 @@ fn write_status(out: &mut impl Write, seen: &Seen) -> std::io::Result<()> {
     let features: Vec<String> = features
         .map(|(name, level)| format!("{} {level}", model::printable(name)))
         .collect();
-    writeln!(out, "features     {}", features.join(", "))
+    writeln!(out, "features     {}", features.join(", "))?;
+    if findings::lacks_eligible_leaders(seen) {
+        writeln!(
+            out,
+            "             eligible.leader.replicas.version is 0 though several nodes vote: raise it with \
+             `kafka-features upgrade --feature eligible.leader.replicas.version=1`"
+        )?;
+    }
+    Ok(())
 }
 
 fn status_json(seen: &Seen, findings: &[Finding]) -> Value {
@@ -240,6 +254,8 @@ fn log_dirs(seen: &Seen) -> Table {
 fn state_of(dir: &LogDir) -> &'static str {
     if dir.is_failed {
         "offline"
+    } else if findings::is_full(dir) {
+        "full"
     } else if dir.is_cordoned {
         "cordoned"
     } else {

@@ -98,12 +98,24 @@ pub(super) fn of(seen: &Seen) -> Vec<Finding> {
             ),
         ));
     }
+    for broker in &seen.serves_nothing {
+        found.push(finding(
+            format!("nothing is served by broker {broker}, though it leads partitions: it acts as no leader"),
+            "it has had no answer of the active controller for most of its session, or is stopping: its log says which. Does it reach the \
+             controllers?",
+        ));
+    }
     for (broker, dirs) in &seen.log_dirs {
         match dirs {
-            Ok(dirs) => dirs
-                .iter()
-                .filter(|dir| dir.is_failed)
-                .for_each(|dir| found.push(failed(dir))),
+            Ok(dirs) => {
+                for dir in dirs {
+                    if dir.is_failed {
+                        found.push(failed(dir));
+                    } else if is_full(dir) {
+                        found.push(full(dir));
+                    }
+                }
+            }
             Err(why) => found.push(finding(
                 format!("broker {broker} does not answer: {why}"),
                 "is its process up, and is its advertised address one that can be reached from here?",
@@ -111,6 +123,7 @@ pub(super) fn of(seen: &Seen) -> Vec<Finding> {
         }
     }
     partitions(seen, &mut found);
+    reassignments(seen, &mut found);
     found
 }
 
@@ -123,6 +136,57 @@ fn failed(dir: &LogDir) -> Finding {
         ),
         "the log of that broker says why; mend or replace the disk, then restart it. `esker repair` accepts what is lost",
     )
+}
+
+/// A broker keeps so much free for what must be written: below it a directory takes no records.
+const RESERVE_BYTES: i64 = 64 << 20;
+
+pub(super) fn is_full(dir: &LogDir) -> bool {
+    !dir.is_failed && dir.usable_bytes.is_some_and(|left| left < RESERVE_BYTES)
+}
+
+fn full(dir: &LogDir) -> Finding {
+    finding(
+        format!(
+            "directory {} of broker {} is full: {} MiB are left",
+            model::printable(&dir.path),
+            dir.broker,
+            dir.usable_bytes.unwrap_or(0) >> 20
+        ),
+        "make room on its volume, or shorten the retention of large topics: others lead its partitions where they can, and it goes on by itself",
+    )
+}
+
+/// True if several nodes vote and the cluster has no eligible leaders, as one that grew or was upgraded.
+pub(super) fn lacks_eligible_leaders(seen: &Seen) -> bool {
+    const SEVERAL: usize = 3;
+    let voters = seen.quorum.as_ref().map_or(0, |quorum| quorum.voters.len());
+    let level = seen.features.get("eligible.leader.replicas.version");
+    // The first level of metadata.version that knows of them.
+    let knows = seen
+        .features
+        .get("metadata.version")
+        .is_some_and(|level| 23 <= *level);
+    knows && SEVERAL <= voters && level.is_none_or(|level| *level == 0)
+}
+
+fn reassignments(seen: &Seen, found: &mut Vec<Finding>) {
+    for moving in &seen.moving {
+        let Some(time) = moving.stands_still else {
+            continue;
+        };
+        let name = format!("{}-{}", moving.topic, moving.partition);
+        found.push(finding(
+            format!(
+                "reassignment of {} has not moved for {} s: {} got nothing",
+                model::printable(&name),
+                time.as_secs(),
+                all_of(&moving.adding)
+            ),
+            "run this command again: if it stays so, look for a throttle that is too low, a full directory there, or the log of that broker; \
+             `kafka-reassign-partitions --cancel` takes the reassignment back",
+        ));
+    }
 }
 
 /// Voters that fetch, the leader among them.
@@ -264,17 +328,34 @@ fn come_back(seen: &Seen, partitions: &[Named<'_>]) -> String {
         brokers.any(|broker| broker.id == *id && !broker.is_fenced)
     };
     let (alive, away): (Vec<i32>, Vec<i32>) = missing.into_iter().partition(lives);
+    let (stuck, alive): (Vec<i32>, Vec<i32>) =
+        alive.into_iter().partition(|id| is_stuck(seen, *id));
     let start = format!("start {}; replicas catch up by themselves", all_of(&away));
     let watch = format!(
         "{} {} catching up: `esker topic describe` shows the lag, and the log there says why if it does not fall",
         all_of(&alive),
         if alive.len() == 1 { "is" } else { "are" }
     );
-    match (away.is_empty(), alive.is_empty()) {
-        (false, true) => start,
-        (true, _) => watch,
-        (false, false) => format!("{start}; {watch}"),
-    }
+    let cannot = format!(
+        "{} cannot catch up: see what is said of {} above",
+        all_of(&stuck),
+        if stuck.len() == 1 { "it" } else { "them" }
+    );
+    let all = [(&away, start), (&stuck, cannot), (&alive, watch)];
+    let all = all.into_iter().filter(|(brokers, _)| !brokers.is_empty());
+    all.map(|(_, text)| text)
+        .collect::<Vec<String>>()
+        .join("; ")
+}
+
+/// True if a broker that lives cannot take records: it does not answer, acts as no leader or follower, or has a directory that is full or
+/// offline.
+fn is_stuck(seen: &Seen, broker: i32) -> bool {
+    let cannot = |dir: &LogDir| dir.is_failed || is_full(dir);
+    let dirs = seen.log_dirs.get(&broker);
+    let by_dirs =
+        dirs.is_some_and(|dirs| dirs.as_ref().map_or(true, |dirs| dirs.iter().any(cannot)));
+    by_dirs || seen.serves_nothing.contains(&broker)
 }
 
 fn any_of(brokers: &[i32]) -> String {

@@ -48,8 +48,8 @@ fn dir(broker: i32, is_failed: bool) -> LogDir {
     LogDir {
         broker,
         path: format!("/data/{broker}"),
-        total_bytes: Some(100),
-        usable_bytes: Some(50),
+        total_bytes: Some(100 << 30),
+        usable_bytes: Some(50 << 30),
         is_failed,
         is_cordoned: false,
         stored: Vec::new(),
@@ -84,7 +84,13 @@ fn healthy() -> Seen {
         log_dirs: [1, 2, 3].map(|id| (id, Ok(vec![dir(id, false)]))).into(),
         topics: vec![topic([Some(1), Some(2), Some(3)])],
         details: Details::default(),
-        features: [("metadata.version".to_owned(), 30)].into(),
+        features: [
+            ("metadata.version".to_owned(), 30),
+            ("eligible.leader.replicas.version".to_owned(), 1),
+        ]
+        .into(),
+        serves_nothing: Vec::new(),
+        moving: Vec::new(),
     }
 }
 
@@ -114,7 +120,7 @@ fn a_healthy_cluster_needs_nothing() {
          brokers      3, 0 fenced\n\
          directories  3, 0 offline\n\
          partitions   3 of 1 topics, 0 offline, 0 below min.insync.replicas, 0 under-replicated\n\
-         features     metadata.version 30\n"
+         features     eligible.leader.replicas.version 1, metadata.version 30\n"
     );
 }
 
@@ -326,4 +332,64 @@ fn a_partition_that_nobody_leads_waits_for_a_replica_that_has_everything() {
         "{}",
         findings[2].1
     );
+}
+
+#[test]
+fn a_replica_that_cannot_catch_up_is_not_said_to() {
+    let mut seen = replicated(1);
+    let full = LogDir {
+        usable_bytes: Some(3 << 20),
+        ..dir(2, false)
+    };
+    seen.log_dirs.insert(2, Ok(vec![full]));
+    let findings = told(&seen);
+    assert_eq!(
+        findings[1].0,
+        "directory /data/2 of broker 2 is full: 3 MiB are left"
+    );
+    let (what, todo) = &findings[2];
+    assert!(what.contains("not in sync: t-0, t-1"), "{what}");
+    assert_eq!(
+        todo,
+        "start broker 3; replicas catch up by themselves; broker 2 cannot catch up: see what is said of it above"
+    );
+    seen.log_dirs.insert(2, Err("no answer".into()));
+    let (_, todo) = &told(&seen)[2];
+    assert!(!todo.contains("catching up"), "{todo}");
+}
+
+#[test]
+fn a_broker_that_serves_nothing_and_a_move_that_stands_still_are_named() {
+    let mut seen = healthy();
+    seen.serves_nothing = vec![2];
+    let moving = |partition, stands_still| Moving {
+        topic: "t".into(),
+        partition,
+        adding: vec![3],
+        stands_still,
+    };
+    seen.moving = vec![moving(0, None), moving(2, Some(Duration::from_secs(2)))];
+    let words: Vec<String> = told(&seen).into_iter().map(|(what, _)| what).collect();
+    assert_eq!(
+        words,
+        [
+            "nothing is served by broker 2, though it leads partitions: it acts as no leader",
+            "reassignment of t-2 has not moved for 2 s: broker 3 got nothing",
+        ]
+    );
+}
+
+#[test]
+fn a_cluster_that_grew_is_told_of_eligible_leaders() {
+    let mut seen = healthy();
+    seen.features.remove("eligible.leader.replicas.version");
+    assert!(
+        text(&seen).contains("kafka-features upgrade"),
+        "{}",
+        text(&seen)
+    );
+    let mut quorum = three();
+    quorum.voters.truncate(1);
+    seen.quorum = Ok(quorum);
+    assert!(!text(&seen).contains("kafka-features"), "{}", text(&seen));
 }
