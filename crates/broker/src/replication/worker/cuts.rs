@@ -100,6 +100,9 @@ impl ReplicaWorker {
                 }
             }
             let cut = partition.cut_committed(to, epoch)?;
+            if cut.count() == 0 {
+                return Ok(());
+            }
             tracing::warn!(
                 target: env::logs::REPLICATION,
                 "{}-{}: an unclean election made a leader that lacks records of this replica: {} records from offset {} on are removed \
