@@ -256,6 +256,7 @@ mod tests {
 
     /// A peer that takes connections and never answers held the command up once for each question.
     #[test]
+    #[allow(clippy::disallowed_methods)] // a real peer
     fn the_time_of_the_command_is_one_for_all_questions() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0");
         let silent = silent.expect("a free port");
