@@ -5,13 +5,14 @@ CARGO ?= cargo
 SEEDS ?= 100
 SECONDS ?= 60
 RUNS ?= 1
+MINUTES ?= 15
 # clients of others that work beside the load of a cluster, and scenarios that they meet
 GUESTS ?= franz/once franz/the_same_with franz/aborted_records java/move_every java/hundred_transactions java/fences_the_first streams/exactly_once
 VISITED ?= N-02 N-05 N-08 N-17 S-01
 TARGETS ?=
 ARGS ?=
 
-.PHONY: dist deb serve cluster build setup test test-clients sim sim-cluster sim-every sim-quorum chaos chaos-cluster chaos-guests bench fuzz fuzz-check check fmt deny
+.PHONY: dist deb serve cluster build setup test test-clients sim sim-cluster sim-every sim-quorum chaos chaos-cluster chaos-guests soak bench fuzz fuzz-check check fmt deny
 
 ## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
 serve: build
@@ -71,6 +72,10 @@ chaos-cluster:
 ## the same with franz-go, Java and Kafka Streams beside the load: make chaos-guests, VISITED=N-03 GUESTS=streams; installs these
 chaos-guests:
 	tests/chaos/run cluster --runs $(RUNS) $(GUESTS:%=--guest %) $(ARGS) $(VISITED)
+
+## everything at once on three nodes of 512 MiB each: make soak MINUTES=15; needs root and control groups
+soak:
+	tests/chaos/run cluster soak --minutes $(MINUTES) $(ARGS)
 
 ## figures against Apache Kafka in one interleaved run
 bench: build

@@ -79,6 +79,11 @@ impl ClientProcess {
         crate::broker::signal(self.process.id(), name)
     }
 
+    /// Its lines, for another thread.
+    pub(crate) fn lines(&self) -> Arc<Mutex<Vec<String>>> {
+        Arc::clone(&self.lines)
+    }
+
     /// How many of its lines begin with this word.
     pub(crate) fn said(&self, word: &str) -> usize {
         let lines = self.lines.lock();

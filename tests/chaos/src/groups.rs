@@ -59,7 +59,7 @@ struct Counts {
 
 struct Crowd {
     address: String,
-    group: &'static str,
+    group: String,
     protocols: &'static [&'static str],
     started: usize,
     present: Vec<ClientProcess>,
@@ -68,7 +68,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(address: &str, group: &'static str, protocols: &'static [&'static str]) -> Crowd {
+    fn new(address: &str, group: String, protocols: &'static [&'static str]) -> Crowd {
         Crowd {
             address: address.to_owned(),
             group,
@@ -84,7 +84,7 @@ impl Crowd {
         let protocol = self.protocols[self.started % self.protocols.len()];
         self.started += 1;
         let id = format!("member-{}", self.started);
-        let member = ClientProcess::start(&["member", &self.address, self.group, protocol, &id])?;
+        let member = ClientProcess::start(&["member", &self.address, &self.group, protocol, &id])?;
         self.present.push(member);
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Crowd {
         while begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(50));
             let told = connect(&self.address, PATIENCE)
-                .and_then(|mut client| client.describe_group(self.group));
+                .and_then(|mut client| client.describe_group(&self.group));
             let info = match told {
                 Ok(info) => info,
                 Err(error) => {
@@ -188,7 +188,7 @@ impl Crowd {
             .ok_or("a member says what nobody understands")?;
         let counts = judge(&members, SESSION.as_nanos() as u64)?;
         let committed = connect(&self.address, PATIENCE)
-            .and_then(|mut client| client.committed(self.group))
+            .and_then(|mut client| client.committed(&self.group))
             .map_err(|error| format!("asking for the commits: {error}"))?;
         for (partition, offset) in &last_commits(&members) {
             let found = committed.get(&(TOPIC.to_owned(), *partition));
@@ -250,7 +250,7 @@ fn judged(plan: &Plan, place: &Place, mut site: Site) -> Outcome {
         broker = Some(site.strike(killed, moments, || true)?);
         Ok(())
     };
-    let told = in_chaos(&address, plan.seed, has_power, strike)?;
+    let told = in_chaos(&address, 0, plan.seed, has_power, strike)?;
     told.iter().for_each(|line| place.say(line));
     place.say(&site.describe());
     site.launch.check_words()?;
@@ -259,15 +259,20 @@ fn judged(plan: &Plan, place: &Place, mut site: Site) -> Outcome {
 }
 
 /// The topic is there; `strike` kills the coordinator, every second time if it `is_costly`, and returns when another serves. What was
-/// done and counted.
+/// done and counted. Groups of another `life` are others.
 pub(crate) fn in_chaos(
     address: &str,
+    life: usize,
     seed: u64,
     is_costly: bool,
     mut strike: impl FnMut(&mut Moments) -> Result<(), String>,
 ) -> Result<Vec<String>, String> {
     let mut moments = Moments(seed);
-    let mut crowds = GROUPS.map(|(group, protocols)| Crowd::new(address, group, protocols));
+    let name = |group: &str| match life {
+        0 => group.to_owned(),
+        life => format!("{group}-{life}"),
+    };
+    let mut crowds = GROUPS.map(|(group, protocols)| Crowd::new(address, name(group), protocols));
     for crowd in &mut crowds {
         (0..MEMBERS).try_for_each(|_| crowd.start())?;
     }
@@ -314,7 +319,7 @@ pub(crate) fn in_chaos(
         "each group: {kills} members killed, {stops} stopped beyond their session, {leaves} left; {deaths} deaths of the broker"
     )];
     for crowd in crowds {
-        let group = crowd.group;
+        let group = crowd.group.clone();
         let counts = crowd.judge().map_err(|why| format!("{group}: {why}"))?;
         told.push(format!(
             "{group}: partitions were taken {} times, members thrown out {} times, {} commits",

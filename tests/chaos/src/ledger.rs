@@ -4,6 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+/// Fills large records.
+const PAD: u8 = b'=';
+
 /// One value: producer, then number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Value {
@@ -26,6 +29,19 @@ impl Value {
         bytes
     }
 
+    /// The same with so many bytes behind.
+    pub(crate) fn padded_bytes(self, padding: usize) -> Vec<u8> {
+        let mut bytes = self.bytes();
+        bytes.resize(bytes.len() + padding, PAD);
+        bytes
+    }
+
+    pub(crate) fn of_padded(bytes: &[u8], padding: usize) -> Option<Value> {
+        let (value, pad) = bytes.split_at_checked(bytes.len().checked_sub(padding)?)?;
+        let is_pad = pad.iter().all(|byte| *byte == PAD);
+        Value::of(value).filter(|_| is_pad)
+    }
+
     /// `None` for bytes that no producer ever sent.
     pub(crate) fn of(bytes: &[u8]) -> Option<Value> {
         let mut parts = bytes.splitn(3, |byte| *byte == b':');
@@ -42,6 +58,8 @@ impl Value {
 #[derive(Clone, Default)]
 pub(crate) struct Account {
     pub(crate) idempotent: bool,
+    /// A plain producer with several requests under way: one that is sent again may come behind a later one.
+    pub(crate) reorders: bool,
     /// Values by partition, in the order of sending; acknowledged ones are a beginning of it.
     pub(crate) sent: BTreeMap<i32, Vec<u64>>,
     /// How many of them were acknowledged, and the offsets that were told.
@@ -71,15 +89,43 @@ pub(crate) struct Counts {
     /// Records of plain producers that are there twice, which is allowed.
     pub(crate) repeated: usize,
     pub(crate) shown: usize,
+    /// Records that were removed before a reader was shown them.
+    pub(crate) unseen: usize,
 }
 
 /// Judges the log against what producers and readers were told.
 pub(crate) fn judge(accounts: &[Account], shown: &Log, log: &Log) -> Result<Counts, String> {
+    judge_from(accounts, shown, log, &BTreeMap::new())
+}
+
+/// The same of a topic whose oldest records are removed: `starts` has the first offset that is left of each partition. What was removed is
+/// judged by what the reader was shown before.
+pub(crate) fn judge_from(
+    accounts: &[Account],
+    shown: &Log,
+    log: &Log,
+    starts: &BTreeMap<i32, i64>,
+) -> Result<Counts, String> {
     let mut counts = Counts::default();
     let mut places: HashMap<(i32, Value), Vec<i64>> = HashMap::new();
+    let start_of = |partition: &i32| starts.get(partition).copied().unwrap_or(0);
+    let nothing = BTreeMap::new();
+    for (partition, start) in starts {
+        let removed = shown.get(partition).unwrap_or(&nothing).range(..start);
+        let mut seen = 0;
+        for (offset, value) in removed {
+            seen += 1;
+            places
+                .entry((*partition, *value))
+                .or_default()
+                .push(*offset);
+        }
+        counts.records += seen;
+        counts.unseen += *start as usize - seen;
+    }
     for (partition, records) in log {
-        for (at, (offset, value)) in records.iter().enumerate() {
-            if at as i64 != *offset {
+        for (at, (offset, value)) in (start_of(partition)..).zip(records) {
+            if at != *offset {
                 return Err(format!(
                     "partition {partition} has no record at offset {at}"
                 ));
@@ -91,8 +137,17 @@ pub(crate) fn judge(accounts: &[Account], shown: &Log, log: &Log) -> Result<Coun
         }
         counts.records += records.len();
     }
+    // True if nobody can know any more which record was there.
+    let is_any_unseen = counts.unseen > 0;
+    let is_unseen = |partition: &i32, told: &Option<i64>| {
+        let start = start_of(partition);
+        let shown = shown.get(partition).unwrap_or(&nothing);
+        told.map_or(is_any_unseen && start > 0, |told| {
+            told < start && !shown.contains_key(&told)
+        })
+    };
     for (partition, records) in shown {
-        for (offset, value) in records {
+        for (offset, value) in records.range(start_of(partition)..) {
             let now = log.get(partition).and_then(|log| log.get(offset));
             if now != Some(value) {
                 return Err(format!(
@@ -100,8 +155,8 @@ pub(crate) fn judge(accounts: &[Account], shown: &Log, log: &Log) -> Result<Coun
                 ));
             }
         }
-        counts.shown += records.len();
     }
+    counts.shown = shown.values().map(BTreeMap::len).sum();
     for (producer, account) in accounts.iter().enumerate() {
         let producer = producer as u16;
         if let Some(failure) = &account.failure {
@@ -118,7 +173,7 @@ pub(crate) fn judge(accounts: &[Account], shown: &Log, log: &Log) -> Result<Coun
                 };
                 let found = places.remove(&(*partition, value)).unwrap_or_default();
                 let Some(first) = found.first().copied() else {
-                    if at < acked.len() {
+                    if at < acked.len() && !is_unseen(partition, &acked[at]) {
                         return Err(format!(
                             "{value:?} was acknowledged at {partition}/{:?} and is lost",
                             acked[at]
@@ -134,12 +189,13 @@ pub(crate) fn judge(accounts: &[Account], shown: &Log, log: &Log) -> Result<Coun
                 counts.repeated += found.len() - 1;
                 if let Some(Some(told)) = acked.get(at)
                     && !found.contains(told)
+                    && !is_unseen(partition, &Some(*told))
                 {
                     return Err(format!(
                         "{value:?} was acknowledged at {partition}/{told} and is at {found:?}"
                     ));
                 }
-                if first <= last {
+                if first <= last && !account.reorders {
                     return Err(format!(
                         "{value:?} is at {partition}/{first}, before what was sent earlier"
                     ));
@@ -238,11 +294,40 @@ mod tests {
         assert!(failed.contains("fenced"), "{failed}");
     }
 
+    /// The two oldest records are removed, and the reader was shown them.
+    #[test]
+    fn what_was_removed_is_judged_by_what_was_shown() {
+        let trim = |edit: fn(&mut Vec<Account>, &mut Log)| {
+            let (mut accounts, mut shown, mut log) = clean();
+            log.get_mut(&0).unwrap().retain(|offset, _| *offset >= 2);
+            edit(&mut accounts, &mut shown);
+            judge_from(&accounts, &shown, &log, &BTreeMap::from([(0, 2)]))
+        };
+        let counts = trim(|_, _| {}).unwrap();
+        assert_eq!((counts.acked, counts.records, counts.unseen), (3, 5, 0));
+        let lost = trim(|_, shown| {
+            shown.get_mut(&0).unwrap().insert(1, value(0, 0));
+        });
+        assert!(lost.is_err(), "another record was shown where one was told");
+        let unseen = trim(|_, shown| {
+            shown.get_mut(&0).unwrap().remove(&1);
+        });
+        assert_eq!(unseen.unwrap().unseen, 1);
+        let phantom = trim(|accounts, _| accounts[0].sent.insert(0, vec![1, 2]).map_or((), drop));
+        assert!(phantom.is_err(), "a removed record that nobody sent");
+        let lost = trim(|accounts, _| {
+            accounts[1].acked.insert(0, vec![Some(1), Some(3), Some(9)]);
+        });
+        assert!(lost.is_err(), "acknowledged beyond the start");
+    }
+
     #[test]
     fn values_are_their_bytes() {
         for number in 0..2000 {
             let value = value(3, number);
             assert_eq!(Value::of(&value.bytes()), Some(value));
+            assert_eq!(Value::of_padded(&value.padded_bytes(70), 70), Some(value));
+            assert_eq!(Value::of_padded(&value.padded_bytes(71), 70), None);
         }
         let mut bytes = value(3, 5).bytes();
         bytes.push(0);

@@ -67,15 +67,41 @@ pub(crate) fn create_replicated(
     created.map(|_| ()).map_err(|error| error.to_string())
 }
 
+/// The topic of a load, of [`PARTITIONS`] partitions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject {
+    pub(crate) topic: &'static str,
+    /// Bytes behind the value of each record.
+    pub(crate) padding: usize,
+}
+
+pub(crate) const CHAOS: Subject = Subject {
+    topic: TOPIC,
+    padding: 0,
+};
+
 /// How one producer behaves.
 #[derive(Clone, Copy, Debug)]
-struct Manner {
-    idempotent: bool,
+pub(crate) struct Manner {
+    pub(crate) idempotent: bool,
     /// Requests under way; a plain producer keeps its order only with one.
-    in_flight: usize,
-    batch_bytes: usize,
-    /// Records between two pauses of a millisecond.
-    burst: u64,
+    pub(crate) in_flight: usize,
+    pub(crate) batch_bytes: usize,
+    pub(crate) linger: Duration,
+    /// Records between two pauses.
+    pub(crate) burst: u64,
+    pub(crate) pause: Duration,
+}
+
+impl Manner {
+    pub(crate) const PLAIN: Manner = Manner {
+        idempotent: false,
+        in_flight: 1,
+        batch_bytes: 4 << 10,
+        linger: Duration::from_millis(2),
+        burst: 4,
+        pause: PAUSE,
+    };
 }
 
 pub(crate) const PRODUCERS: usize = 5;
@@ -85,40 +111,69 @@ const MANNERS: [Manner; PRODUCERS] = [
         in_flight: 5,
         batch_bytes: 4 << 10,
         burst: 4,
+        ..Manner::PLAIN
     },
     Manner {
         idempotent: true,
         in_flight: 5,
         batch_bytes: 32 << 10,
         burst: 12,
+        ..Manner::PLAIN
     },
     Manner {
         idempotent: true,
         in_flight: 2,
         batch_bytes: 512,
         burst: 1,
+        ..Manner::PLAIN
     },
+    Manner::PLAIN,
     Manner {
-        idempotent: false,
-        in_flight: 1,
-        batch_bytes: 4 << 10,
-        burst: 4,
-    },
-    Manner {
-        idempotent: false,
-        in_flight: 1,
         batch_bytes: 1 << 10,
         burst: 1,
+        ..Manner::PLAIN
     },
 ];
 
 /// The load of one scenario.
 pub(crate) struct Load {
+    subject: Subject,
     accounts: Vec<Arc<Mutex<Account>>>,
     shown: Arc<Mutex<Log>>,
     stop: Arc<AtomicBool>,
     producers: Vec<JoinHandle<()>>,
     reader: JoinHandle<Result<(), String>>,
+}
+
+/// A look at a load that goes on.
+pub(crate) struct Gauge {
+    topic: &'static str,
+    accounts: Vec<Arc<Mutex<Account>>>,
+    shown: Arc<Mutex<Log>>,
+}
+
+impl Gauge {
+    /// Of each producer and partition its name, the records sent and those acknowledged.
+    pub(crate) fn flows(&self) -> Vec<(String, Progress)> {
+        let mut flows = Vec::new();
+        for (producer, account) in self.accounts.iter().enumerate() {
+            let account = account.lock();
+            for (partition, sent) in &account.sent {
+                let acked = account.acked.get(partition).map_or(0, Vec::len);
+                let progress = Progress {
+                    sent: sent.len(),
+                    acked,
+                };
+                let name = format!("{}-{partition} of producer {producer}", self.topic);
+                flows.push((name, progress));
+            }
+        }
+        flows
+    }
+
+    pub(crate) fn shown(&self) -> usize {
+        self.shown.lock().values().map(BTreeMap::len).sum()
+    }
 }
 
 /// Totals at one moment.
@@ -130,18 +185,24 @@ pub(crate) struct Progress {
 
 impl Load {
     pub(crate) fn start(address: &str) -> Load {
+        Load::of(address, CHAOS, &MANNERS)
+    }
+
+    /// Of a topic that is there.
+    pub(crate) fn of(address: &str, subject: Subject, manners: &'static [Manner]) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let mut accounts = Vec::new();
         let mut producers = Vec::new();
-        for (at, manner) in MANNERS.into_iter().enumerate() {
+        for (at, manner) in manners.iter().enumerate() {
             let account = Arc::new(Mutex::new(Account {
                 idempotent: manner.idempotent,
+                reorders: !manner.idempotent && manner.in_flight > 1,
                 ..Account::default()
             }));
             accounts.push(Arc::clone(&account));
             let (address, stop) = (address.to_owned(), Arc::clone(&stop));
             producers.push(std::thread::spawn(move || {
-                if let Err(error) = produce(&address, at as u16, manner, &account, &stop) {
+                if let Err(error) = produce(&address, subject, at as u16, manner, &account, &stop) {
                     account.lock().failure = Some(error.to_string());
                 }
             }));
@@ -150,9 +211,10 @@ impl Load {
         let reader = {
             let (address, stop, shown) =
                 (address.to_owned(), Arc::clone(&stop), Arc::clone(&shown));
-            std::thread::spawn(move || follow(&address, &shown, &stop))
+            std::thread::spawn(move || follow(&address, subject, &shown, &stop))
         };
         Load {
+            subject,
             accounts,
             shown,
             stop,
@@ -180,6 +242,15 @@ impl Load {
             }
         }
         acked
+    }
+
+    /// A view of the load for another thread.
+    pub(crate) fn gauge(&self) -> Gauge {
+        Gauge {
+            topic: self.subject.topic,
+            accounts: self.accounts.clone(),
+            shown: Arc::clone(&self.shown),
+        }
     }
 
     pub(crate) fn failure(&self) -> Option<String> {
@@ -236,22 +307,23 @@ impl Load {
 
 fn produce(
     address: &str,
+    subject: Subject,
     number: u16,
-    manner: Manner,
+    manner: &Manner,
     account: &Mutex<Account>,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
     let options = ProducerOptions {
         acks: Acks::All,
         batch_bytes: manner.batch_bytes,
-        linger: Duration::from_millis(2),
+        linger: manner.linger,
         in_flight: manner.in_flight,
         idempotent: manner.idempotent,
         report: true,
         ..ProducerOptions::default()
     };
     let mut producer = Producer::new(connect(address, PATIENCE)?, options);
-    let topic = producer.topic(TOPIC)?;
+    let topic = producer.topic(subject.topic)?;
     let mut serials = BTreeMap::new();
     let mut next = 0;
     while !stop.load(Ordering::Acquire) {
@@ -264,7 +336,7 @@ fn produce(
             // Noted before it is sent: what nobody noted must not be in the log.
             account.lock().sent.entry(partition).or_default().push(next);
             next += 1;
-            let bytes = value.bytes();
+            let bytes = value.padded_bytes(subject.padding);
             let record = Record {
                 value: Some(&bytes),
                 ..Record::default()
@@ -273,7 +345,7 @@ fn produce(
         }
         producer.dispatch()?;
         note(&mut producer, account, &mut serials);
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(manner.pause);
     }
     producer.flush()?;
     note(&mut producer, account, &mut serials);
@@ -298,11 +370,16 @@ fn note(producer: &mut Producer, account: &Mutex<Account>, serials: &mut BTreeMa
 }
 
 /// Reads the topic as it grows; what was shown has to stay.
-fn follow(address: &str, shown: &Mutex<Log>, stop: &AtomicBool) -> Result<(), String> {
+fn follow(
+    address: &str,
+    subject: Subject,
+    shown: &Mutex<Log>,
+    stop: &AtomicBool,
+) -> Result<(), String> {
     let mut next: BTreeMap<i32, i64> = (0..PARTITIONS).map(|partition| (partition, 0)).collect();
     let mut away: Option<Instant> = None;
     while !stop.load(Ordering::Acquire) {
-        match follow_on(address, &mut next, shown, stop) {
+        match follow_on(address, subject, &mut next, shown, stop) {
             Ok(()) => away = None,
             Err(error) if error.is_retriable() || matches!(error, Error::TimedOut { .. }) => {
                 let since = *away.get_or_insert_with(Instant::now);
@@ -310,6 +387,15 @@ fn follow(address: &str, shown: &Mutex<Log>, stop: &AtomicBool) -> Result<(), St
                     return Err(format!("the reader gave up: {error}"));
                 }
                 std::thread::sleep(10 * PAUSE);
+            }
+            // Removed before it was read.
+            Err(Error::OutOfRange {
+                partition,
+                asked,
+                log_start,
+                ..
+            }) if asked < log_start => {
+                next.insert(partition, log_start);
             }
             Err(error) => return Err(format!("the reader was told: {error}")),
         }
@@ -319,31 +405,33 @@ fn follow(address: &str, shown: &Mutex<Log>, stop: &AtomicBool) -> Result<(), St
 
 fn follow_on(
     address: &str,
+    subject: Subject,
     next: &mut BTreeMap<i32, i64>,
     shown: &Mutex<Log>,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
-    let mut consumer = consumer(address, next)?;
+    let mut consumer = consumer(address, subject, next)?;
     while !stop.load(Ordering::Acquire) {
-        take(&mut consumer, next, &mut shown.lock())?;
+        take(&mut consumer, subject, next, &mut shown.lock())?;
     }
     Ok(())
 }
 
-fn consumer(address: &str, next: &BTreeMap<i32, i64>) -> Result<Consumer, Error> {
+fn consumer(address: &str, subject: Subject, next: &BTreeMap<i32, i64>) -> Result<Consumer, Error> {
     let options = ConsumerOptions {
         wait: Duration::from_millis(100),
         ..ConsumerOptions::default()
     };
     let mut consumer = Consumer::new(connect(address, PATIENCE)?, options);
     for (partition, next) in next {
-        consumer.assign(TOPIC, *partition, *next)?;
+        consumer.assign(subject.topic, *partition, *next)?;
     }
     Ok(consumer)
 }
 
 fn take(
     consumer: &mut Consumer,
+    subject: Subject,
     next: &mut BTreeMap<i32, i64>,
     log: &mut Log,
 ) -> Result<(), Error> {
@@ -351,7 +439,9 @@ fn take(
         let partition = fetched.partition;
         let log = log.entry(partition).or_default();
         let _ = fetched.each(|record| {
-            let value = record.value.and_then(Value::of);
+            let value = record
+                .value
+                .and_then(|value| Value::of_padded(value, subject.padding));
             // Bytes that nobody sent become a value that nobody sent.
             let unknown = Value {
                 producer: u16::MAX,
@@ -367,21 +457,37 @@ fn take(
 
 /// Everything that is there, up to the ends of the partitions; nobody writes meanwhile.
 pub(crate) fn read_all(address: &str) -> Result<Log, String> {
-    let read = || -> Result<Log, Error> {
-        let places: Vec<(i32, OffsetSpec)> =
-            (0..PARTITIONS).map(|at| (at, OffsetSpec::End)).collect();
-        let ends =
-            connect(address, PATIENCE)?.resolve(TOPIC, &places, Isolation::ReadUncommitted)?;
-        let mut next: BTreeMap<i32, i64> =
-            (0..PARTITIONS).map(|partition| (partition, 0)).collect();
-        let mut consumer = consumer(address, &next)?;
+    read_from(address, CHAOS).map(|(log, _)| log)
+}
+
+/// Everything that is there, and where the partitions begin.
+pub(crate) fn read_from(
+    address: &str,
+    subject: Subject,
+) -> Result<(Log, BTreeMap<i32, i64>), String> {
+    let read = || -> Result<(Log, BTreeMap<i32, i64>), Error> {
+        let resolve = |place: OffsetSpec| {
+            let places: Vec<(i32, OffsetSpec)> = (0..PARTITIONS).map(|at| (at, place)).collect();
+            let mut client = connect(address, PATIENCE)?;
+            client.resolve(subject.topic, &places, Isolation::ReadUncommitted)
+        };
+        let (starts, ends) = (resolve(OffsetSpec::Beginning)?, resolve(OffsetSpec::End)?);
+        let mut next = starts.clone();
+        let mut consumer = consumer(address, subject, &next)?;
         let mut log = Log::new();
         let begun = Instant::now();
         // An answer without records says nothing: on a busy machine the broker may only have been late.
         while next.iter().any(|(at, next)| *next < ends[at]) && begun.elapsed() < PATIENCE {
-            take(&mut consumer, &mut next, &mut log)?;
+            take(&mut consumer, subject, &mut next, &mut log)?;
         }
-        Ok(log)
+        Ok((log, starts))
     };
-    read().map_err(|error| format!("reading back: {error}"))
+    let begun = Instant::now();
+    loop {
+        match read() {
+            // The oldest records were removed meanwhile.
+            Err(Error::OutOfRange { .. }) if begun.elapsed() < PATIENCE => {}
+            read => return read.map_err(|error| format!("reading back: {error}")),
+        }
+    }
 }

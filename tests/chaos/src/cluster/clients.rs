@@ -153,7 +153,7 @@ pub(super) fn group_chaos(stage: &mut Stage<'_>) -> Result<String, String> {
     let (bootstrap, seed) = (stage.nodes.bootstrap(), stage.moments.next(1 << 30));
     let groups = ["chaos-classic", "chaos-consumer", "chaos-both"];
     let mut deaths = 0;
-    let told = groups::in_chaos(&bootstrap, seed, false, |moments| {
+    let told = groups::in_chaos(&bootstrap, 0, seed, false, |moments| {
         let node = stage.coordinator_of(GROUP, groups[deaths % groups.len()])?;
         deaths += 1;
         stage.nodes.kill(node);

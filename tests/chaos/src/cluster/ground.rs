@@ -13,6 +13,8 @@ const CLOCK: &str = include_str!("clock.c");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
+    /// Each node in a control group of its own, with little memory.
+    Small,
     /// Files of it are changed behind its back.
     Edits,
     /// Each node on a volume of its own.
@@ -33,7 +35,7 @@ impl Ground {
     pub(crate) fn new(kind: Kind, place: &Place) -> Result<Ground, String> {
         let (mut disks, mut clocks) = (Vec::new(), Vec::new());
         match kind {
-            Kind::Plain | Kind::Edits | Kind::Power | Kind::Caches => {}
+            Kind::Plain | Kind::Small | Kind::Edits | Kind::Power | Kind::Caches => {}
             Kind::Disks => {
                 let disk = Disk::new(place)?;
                 disks = (1..=COUNT).map(|node| disk.beside(node)).collect();

@@ -15,6 +15,8 @@ mod network;
 mod nodes;
 mod replay;
 mod replicas;
+mod room;
+mod soak;
 mod storage;
 mod watch;
 
@@ -38,8 +40,10 @@ use crate::txn_load;
 pub(crate) const WORD: &str = "cluster";
 const USAGE: &str = "usage: chaos cluster [SCENARIO]... [--runs N] [--seed N] [--hold SECONDS]
                      [--guest CLIENT[/PATTERN]]... [--list]
+       chaos cluster soak [--minutes N]...
 
   a scenario by its id or its name; --hold leaves the nodes of a bad verdict running for so long, to ask them
+  soak  is run only by name: everything at once, for --minutes, each node in 512 MiB
   --guest  a client of tests/clients, or its facts that match, runs beside the load, again and again while the faults go on
            (--guest franz/once --guest java/once --guest streams/exactly_once); every fact must hold";
 
@@ -53,6 +57,10 @@ struct Stage<'a> {
     place: &'a Place,
     esker: &'a std::path::Path,
     ground: &'a Ground,
+    /// How long a soak takes.
+    length: Duration,
+    /// Faults that were found while the scenario went on; they fail it at its end.
+    problems: Vec<String>,
 }
 
 struct Scenario {
@@ -98,7 +106,7 @@ const fn on(
 }
 
 #[rustfmt::skip]
-const SCENARIOS: [Scenario; 24] = [
+const SCENARIOS: [Scenario; 25] = [
     scenario("N-01", "baseline", Mix::Transfers, deaths::nothing),
     scenario("N-02", "kill-leader", Mix::Records, deaths::leader),
     scenario("N-03", "kill-all", Mix::Transfers, deaths::all),
@@ -123,7 +131,10 @@ const SCENARIOS: [Scenario; 24] = [
     scenario("S-15", "rollback", Mix::Records, storage::rollback),
     on(Kind::Edits, "S-16", "helix", Mix::Records, edits::helix),
     scenario("S-18", "wiped", Mix::Records, storage::wiped),
+    on(Kind::Small, "M-01", "soak", Mix::Everything, soak::run),
 ];
+/// Of a soak, if nobody says another.
+const MINUTES: u64 = 15;
 
 struct Arguments {
     plan: Plan,
@@ -131,6 +142,8 @@ struct Arguments {
     runs: usize,
     /// A run whose verdict is bad stays up for so long.
     hold: Duration,
+    /// Of a soak.
+    minutes: u64,
     /// Clients of others and the pattern of their facts, as `tests/clients/run` takes them.
     guests: Vec<String>,
 }
@@ -141,6 +154,7 @@ fn arguments(words: &[String]) -> Result<Option<Arguments>, String> {
         chosen: Vec::new(),
         runs: 1,
         hold: Duration::ZERO,
+        minutes: MINUTES,
         guests: Vec::new(),
     };
     let mut words = words.iter();
@@ -158,6 +172,7 @@ fn arguments(words: &[String]) -> Result<Option<Arguments>, String> {
         match word.as_str() {
             "--runs" => arguments.runs = number()? as usize,
             "--seed" => arguments.plan.seed = number()?,
+            "--minutes" => arguments.minutes = number()?,
             "--hold" => arguments.hold = Duration::from_secs(number()?),
             "--list" => {
                 for Scenario { id, name, mix, .. } in &SCENARIOS {
@@ -233,7 +248,7 @@ fn perform(arguments: &Arguments, net: &Net) -> ExitCode {
     println!("broker {}, seed {}", plan.esker.display(), plan.seed);
     let is_chosen = |scenario: &&Scenario| {
         let chosen = &arguments.chosen;
-        chosen.is_empty()
+        chosen.is_empty() && scenario.kind != Kind::Small
             || chosen
                 .iter()
                 .any(|word| word == scenario.id || word == scenario.name)
@@ -306,12 +321,18 @@ impl Scenario {
         plan: &Plan,
         place: &Place,
         net: &Net,
-        Arguments { hold, guests, .. }: &Arguments,
+        Arguments {
+            hold,
+            guests,
+            minutes,
+            ..
+        }: &Arguments,
     ) -> Result<String, String> {
         let ground = Ground::new(self.kind, place)?;
         let dress = |node: usize, launch| ground.under(node, launch);
         let nodes = Nodes::start(plan, place, self.kind, net, dress)?;
-        let loads = Loads::start(self.mix, &nodes, place, plan.seed)?;
+        let loads = Loads::start(self.mix, &nodes, place, plan.seed);
+        let loads = loads.map_err(|why| nodes.explained(why))?;
         let watch = Watch::start(&nodes.bootstrap());
         let guests = Guests::start(guests, &nodes.bootstrap(), place)?;
         let mut stage = Stage {
@@ -323,12 +344,15 @@ impl Scenario {
             place,
             esker: &plan.esker,
             ground: &ground,
+            length: Duration::from_secs(60 * minutes),
+            problems: Vec::new(),
         };
-        let evidence = (self.act)(&mut stage)?;
+        let evidence = (self.act)(&mut stage).map_err(|why| stage.nodes.explained(why))?;
         let Stage {
             mut nodes,
             loads,
             watch,
+            problems,
             ..
         } = stage;
         let described = || describe(&nodes.topic());
@@ -366,7 +390,8 @@ impl Scenario {
             in_sync.as_secs_f64()
         ));
         nodes.stop_all()?;
-        let (partitions, bytes) = replicas::compare(&nodes, &[TOPIC, txn_load::TOPIC])?;
+        let trims = self.mix == Mix::Everything;
+        let (partitions, bytes) = replicas::compare(&nodes, &[TOPIC, txn_load::TOPIC], trims)?;
         place.say(&format!(
             "{partitions} partitions, {bytes} bytes, are the same on {COUNT} nodes"
         ));
@@ -376,7 +401,11 @@ impl Scenario {
         } else {
             nodes.check_words()?;
         }
-        Ok(evidence)
+        if problems.is_empty() {
+            Ok(evidence)
+        } else {
+            Err(problems.join("; "))
+        }
     }
 }
 

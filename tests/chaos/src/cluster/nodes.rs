@@ -12,6 +12,7 @@ use crate::Plan;
 use crate::broker::{Broker, Launch};
 use crate::cluster::ground::Kind;
 use crate::cluster::net::Net;
+use crate::cluster::room::{Look, Room};
 use crate::controller;
 use crate::device::Lost;
 use crate::groups::with_short_sessions;
@@ -27,6 +28,16 @@ const VOLUME_MEBIBYTES: u64 = 768;
 /// Limits of invariant I10: everything takes records so soon after all is well, and every replica is in sync so soon.
 pub(crate) const WRITE_AGAIN_MAX: Duration = Duration::from_secs(15);
 pub(crate) const IN_SYNC_MAX: Duration = Duration::from_secs(60);
+/// Of each node of [`Kind::Small`].
+pub(crate) const ROOM_BYTES: u64 = 512 << 20;
+/// Records past a bound of bytes are removed within seconds, and their files. Not by time: transactions write records of 1970.
+const SMALL_SETTINGS: [&str; 5] = [
+    "log.retention.ms=-1",
+    "log.retention.check.interval.ms=2000",
+    "log.cleaner.backoff.ms=1000",
+    "log.segment.delete.delay.ms=2000",
+    "offsets.topic.segment.bytes=1048576",
+];
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// So short that a cut of some seconds is noticed, and longer than a busy machine keeps a broker from its heartbeat.
 pub(crate) const SESSION: Duration = Duration::from_secs(6);
@@ -49,6 +60,8 @@ pub(crate) struct Nodes {
     launches: Vec<Launch>,
     brokers: Vec<Option<Broker>>,
     volumes: Vec<Option<Volume>>,
+    /// Of those that are small.
+    rooms: Vec<Room>,
 }
 
 /// Nodes count from 1, as everywhere.
@@ -63,7 +76,7 @@ impl Nodes {
     ) -> Result<Nodes, String> {
         let voters = (1..=COUNT).map(|node| format!("{node}@{}:{PORT}", Net::host(node)));
         let voters = voters.collect::<Vec<_>>().join(",");
-        let (mut launches, mut volumes) = (Vec::new(), Vec::new());
+        let (mut launches, mut volumes, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
         for node in 1..=COUNT {
             let name = format!("node-{node}");
             let volume = match kind {
@@ -77,20 +90,27 @@ impl Nodes {
                     let seed = plan.seed + node as u64;
                     Some(Volume::with_cache(place, &name, VOLUME_MEBIBYTES, seed)?)
                 }
-                Kind::Plain | Kind::Edits | Kind::Disks | Kind::Clocks => None,
+                Kind::Plain | Kind::Small | Kind::Edits | Kind::Disks | Kind::Clocks => None,
             };
             let data = match &volume {
                 Some(volume) => volume.mount.join("data"),
                 None => place.dir.join(&name),
             };
+            let (mut runner, mut settings) = (net.runner(node), SETTINGS.to_vec());
+            if kind == Kind::Small {
+                let room = Room::new(&name, ROOM_BYTES)?;
+                runner = room.runner(runner);
+                rooms.push(room);
+                settings.extend(SMALL_SETTINGS);
+            }
             let launch = Launch::new(plan, place, &data)?
                 .at_port(PORT)
-                .at_host(&Net::host(node), net.runner(node))
+                .at_host(&Net::host(node), runner)
                 .with_words(place.dir.join(format!("{name}.log")))
                 .with_setting(&format!("node.id={node}"))
                 .with_setting(&format!("controller.quorum.voters={voters}"));
             let set = |launch: Launch, setting: &&str| launch.with_setting(setting);
-            let launch = with_short_sessions(SETTINGS.iter().fold(launch, set));
+            let launch = with_short_sessions(settings.iter().fold(launch, set));
             launches.push(dress(node, launch));
             volumes.push(volume);
         }
@@ -98,6 +118,7 @@ impl Nodes {
             launches,
             brokers: (0..COUNT).map(|_| None).collect(),
             volumes,
+            rooms,
         };
         for node in 1..=COUNT {
             nodes.raise(node)?;
@@ -121,7 +142,17 @@ impl Nodes {
 
     /// Creates a topic with a replica on each node, and waits until each node knows it.
     pub(crate) fn create(&self, topic: &str) -> Result<(), String> {
-        match create_replicated(&self.bootstrap(), topic, COUNT as i16, &[]) {
+        self.create_with(topic, COUNT as i16, &[])
+    }
+
+    /// With so many replicas, and settings.
+    pub(crate) fn create_with(
+        &self,
+        topic: &str,
+        factor: i16,
+        settings: &[(&str, &str)],
+    ) -> Result<(), String> {
+        match create_replicated(&self.bootstrap(), topic, factor, settings) {
             Err(why) if !why.contains("already exists") => {
                 return Err(format!("cannot create {topic}: {why}"));
             }
@@ -166,6 +197,29 @@ impl Nodes {
     /// The losses of the caches of all devices.
     pub(crate) fn lost(&self) -> Vec<Lost> {
         self.volumes.iter().flatten().map(Volume::lost).collect()
+    }
+
+    /// Of each node that is small, in order.
+    pub(crate) fn rooms(&self) -> Vec<Look> {
+        self.rooms.iter().map(Room::look).collect()
+    }
+
+    /// The same error, or what the kernel killed, which explains it.
+    pub(crate) fn explained(&self, why: String) -> String {
+        let kills = self.rooms.iter().map(|room| room.look().kills());
+        let killed: Vec<String> = (1..)
+            .zip(kills)
+            .filter(|(_, kills)| *kills > 0)
+            .map(|(node, kills)| format!("node {node} {kills} times"))
+            .collect();
+        if killed.is_empty() {
+            return why;
+        }
+        format!(
+            "the kernel killed nodes that needed more than {} MiB: {}; then: {why}",
+            ROOM_BYTES >> 20,
+            killed.join(", ")
+        )
     }
 
     pub(crate) fn raise(&mut self, node: usize) -> Result<(), String> {

@@ -5,8 +5,13 @@ use std::path::Path;
 
 use crate::cluster::nodes::{COUNT, Nodes};
 
-/// Every replica of the topics is the same; how many partitions and bytes were compared.
-pub(crate) fn compare(nodes: &Nodes, topics: &[&str]) -> Result<(usize, usize), String> {
+/// Every replica of the topics is the same; how many partitions and bytes were compared. If it `trims`, one may have removed more of its
+/// oldest segments than another.
+pub(crate) fn compare(
+    nodes: &Nodes,
+    topics: &[&str],
+    trims: bool,
+) -> Result<(usize, usize), String> {
     let mut names = BTreeSet::new();
     for node in 1..=COUNT {
         let entries = std::fs::read_dir(nodes.data(node)).map_err(|error| error.to_string())?;
@@ -26,7 +31,13 @@ pub(crate) fn compare(nodes: &Nodes, topics: &[&str]) -> Result<(usize, usize), 
         bytes += first.len();
         for node in 2..=COUNT {
             let other = log(&nodes.data(node).join(name))?;
-            if first != other {
+            let common = first.len().min(other.len());
+            let is_same = if trims {
+                first[first.len() - common..] == other[other.len() - common..]
+            } else {
+                first == other
+            };
+            if !is_same {
                 let same = first.iter().zip(&other).take_while(|(a, b)| a == b).count();
                 return Err(format!(
                     "replicas of {name} differ: {} bytes on node 1, {} on node {node}, the same up to byte {same}",

@@ -4,6 +4,7 @@ Each says on standard output what it did and what it was told, line by line, in 
 its standard input does. It retries for as long as a scenario may last; what it cannot retry ends it with `failed: WHY`.
 
   producer BOOTSTRAP TOPIC PARTITIONS NUMBER         sent PARTITION N | acked PARTITION N OFFSET
+  pipelined BOOTSTRAP TOPIC PARTITIONS NUMBER PADDING BURST PAUSE    the same lines; plain, with defaults, a burst and a pause of seconds
   txn      BOOTSTRAP TOPIC PARTITIONS NUMBER ID SEED op PROCESS OUTCOME INVOKED RETURNED KEY:VALUE:OFFSET... | open | ready | fenced
   member   BOOTSTRAP TOPIC GROUP                     found AT P O | tried AT P O | commit AT P O ASKED | took AT P | gave AT P
 """
@@ -76,6 +77,34 @@ def produce(bootstrap, topic, partitions, number):
         at += 1
         # A few thousand at most wait while nobody answers.
         producer.poll(0.002 if len(producer) < 2_000 else 0.2)
+    if producer.flush(PATIENCE_MS / 1000) and not failed:
+        failed.append("not everything was acknowledged")
+    if failed:
+        raise RuntimeError(failed[0])
+
+
+def pipeline(bootstrap, topic, partitions, number, padding, burst, pause):
+    """Not idempotent, any number of requests under way: what most programs do with librdkafka."""
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": PATIENCE_MS})
+    failed, at, pad = [], 0, b"=" * int(padding)
+
+    def told(error, message, partition, at):
+        if error:
+            failed.append(f"{error.name()} after {at} of {partition} was sent")
+        else:
+            say(f"acked {partition} {at} {message.offset()}")
+
+    while not stop.is_set() and not failed:
+        for _ in range(int(burst)):
+            partition = at % int(partitions)
+            say(f"sent {partition} {at}")
+            producer.produce(topic, value(int(number), at) + pad, partition=partition,
+                             on_delivery=lambda e, m, p=partition, n=at: told(e, m, p, n))
+            at += 1
+        begun = time.monotonic()
+        # The next burst comes when the last one is acknowledged, so that what waits is bounded.
+        while not stop.is_set() and not failed and (len(producer) or time.monotonic() - begun < float(pause)):
+            producer.poll(0.1)
     if producer.flush(PATIENCE_MS / 1000) and not failed:
         failed.append("not everything was acknowledged")
     if failed:
@@ -217,7 +246,7 @@ def main():
     threading.Thread(target=lambda: (sys.stdin.read(1), stop.set()), daemon=True).start()
     kind, *words = sys.argv[1:]
     try:
-        {"producer": produce, "txn": transact, "member": belong}[kind](*words)
+        {"producer": produce, "pipelined": pipeline, "txn": transact, "member": belong}[kind](*words)
     except Exception as error:  # the runner reports it
         say(f"failed: {error!r}")
         sys.exit(1)
