@@ -45,6 +45,8 @@ pub(crate) enum ClusterVerb {
     AddVoter(voters::AddArgs),
     /// Take a node off those that keep the metadata
     RemoveVoter(voters::RemoveArgs),
+    /// Take a broker that will not come back off the list of brokers; its replicas stay assigned to it
+    Unregister(voters::RemoveArgs),
     /// Compare the replicas of a topic with each other, and name the first offset that differs; the exit code is 1 then
     Verify(verify::VerifyArgs),
 }
@@ -102,6 +104,7 @@ pub(crate) fn cluster(global: &Global, args: &ClusterArgs) -> Result<(), Failure
         ClusterVerb::Verify(args) => verify::verify(&mut client, args, global.json),
         ClusterVerb::AddVoter(args) => voters::add(&mut client, args),
         ClusterVerb::RemoveVoter(args) => voters::remove(&mut client, args),
+        ClusterVerb::Unregister(args) => voters::unregister(&mut client, args),
         ClusterVerb::Quorum => quorum(&client.describe_quorum()?, global.json),
     }
 }

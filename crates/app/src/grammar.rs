@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// List, describe and abort transactions
     #[command(visible_alias = "transactions")]
     Txn(txn::TxnArgs),
-    /// Show the state of the cluster: its quorum, brokers and directories, and what is wrong
+    /// Show the state of the cluster, compare replicas, and change which nodes vote
     Cluster(cluster::ClusterArgs),
     /// List clients that push their metrics, and show what they pushed last
     #[command(visible_alias = "clients")]
@@ -119,6 +119,7 @@ mod tests {
             "esker cluster quorum",
             "esker cluster add-voter 2 --address h:1",
             "esker cluster remove-voter 2",
+            "esker cluster unregister 3",
             "esker cluster verify t --partition 0,2 --json",
             "esker client describe orders-1 --metric org.apache.kafka.producer.",
             "esker produce t -k : -H a=b --partition 3 --codec zstd --acks all access.log",
@@ -138,6 +139,78 @@ mod tests {
                 panic!("{line}: {error}");
             }
         }
+    }
+
+    /// Commands of `esker` in a page, and whether they are whole: those of blocks are, in back quotes a verb may be named alone.
+    fn commands(page: &str) -> Vec<(String, bool)> {
+        let mut found = Vec::new();
+        let mut is_fenced = false;
+        for line in page.lines() {
+            is_fenced ^= line.starts_with("```");
+            let is_block = is_fenced || line.starts_with("    ");
+            let parts: Vec<&str> = if is_block {
+                let parts = line.split(['|', '>', '&', '#']);
+                parts
+                    .map(|part| part.split_once("$ ").map_or(part, |(_, own)| own).trim())
+                    .collect()
+            } else {
+                line.split('`').skip(1).step_by(2).collect()
+            };
+            let ours = parts.into_iter().filter(|part| part.starts_with("esker "));
+            found.extend(ours.map(|part| (part.to_owned(), is_block)));
+        }
+        found
+    }
+
+    #[test]
+    fn commands_of_the_documents_parse() {
+        use clap::error::ErrorKind;
+
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let folders =
+            ["docs", "docs/decisions"].map(|folder| root.join(folder).read_dir().unwrap());
+        let pages = folders
+            .into_iter()
+            .flatten()
+            .map(|page| page.unwrap().path());
+        let pages = pages.filter(|path| path.extension().is_some_and(|kind| kind == "md"));
+        let mut count = 0;
+        for path in pages.chain([root.join("README.md")]) {
+            let page = std::fs::read_to_string(&path).unwrap();
+            for (command, is_whole) in commands(&page) {
+                // Numbers that the reader knows, and text in quotes that a shell keeps together.
+                let words = command.split('\'').enumerate().flat_map(|(at, part)| {
+                    let words: Vec<&str> = if at % 2 == 0 {
+                        part.split_whitespace().collect()
+                    } else {
+                        vec![part]
+                    };
+                    words
+                });
+                let words = words.map(|word| if word == "N" { "2" } else { word });
+                let outcome = Cli::try_parse_from(words);
+                let is_name = |kind| {
+                    use ErrorKind::{
+                        DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand,
+                        MissingRequiredArgument, MissingSubcommand,
+                    };
+                    matches!(
+                        kind,
+                        DisplayHelp
+                            | DisplayHelpOnMissingArgumentOrSubcommand
+                            | MissingRequiredArgument
+                            | MissingSubcommand
+                    )
+                };
+                if let Err(error) = outcome
+                    && (is_whole || !is_name(error.kind()))
+                {
+                    panic!("{}: {command}: {error}", path.display());
+                }
+                count += 1;
+            }
+        }
+        assert!(50 < count, "only {count} commands were found");
     }
 
     #[test]

@@ -20,10 +20,12 @@ use crate::otlp;
 use crate::window::Window;
 
 const SETTING: &str = "esker.http.listen";
+/// A broker beside others on one machine takes the next free port, of so many from the standard one on.
+const PORTS_TRIED: u16 = 10;
 const INDEX: &str = "esker: /metrics /healthz /readyz\n";
 
-/// Opens the port that the settings name, and begins to push where they name a collector. A standard port that is taken costs the
-/// metrics and not the start.
+/// Opens the port that the settings name, and begins to push where they name a collector. Where the standard port is
+/// taken the next free one is used; where none is free that costs the metrics and not the start.
 pub(crate) fn open(env: &Env, config: &Broker) -> Result<Window, Failure> {
     let window = Window::new();
     let port = listen(config)?;
@@ -40,7 +42,12 @@ fn listen(config: &Broker) -> Result<Option<TcpListener>, Failure> {
     if address.eq_ignore_ascii_case("off") {
         return Ok(None);
     }
-    match bind(&address) {
+    let bound = if config.is_set(SETTING) {
+        bind(&address)
+    } else {
+        bind_free(&address)
+    };
+    match bound {
         Ok((listener, bound)) => {
             tracing::info!(
                 target: logs::HTTP,
@@ -67,6 +74,18 @@ fn bind(address: &str) -> std::io::Result<(TcpListener, SocketAddr)> {
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
     Ok((listener, bound))
+}
+
+/// The first port from that of `address` on that nobody uses; the error is that of the first.
+fn bind_free(address: &str) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let first = bind(address);
+    let Some((host, port)) = address.rsplit_once(':').filter(|_| first.is_err()) else {
+        return first;
+    };
+    let port: u16 = port.parse().unwrap_or_default();
+    let mut next = (1..PORTS_TRIED).filter_map(|more| port.checked_add(more));
+    next.find_map(|port| bind(&format!("{host}:{port}")).ok())
+        .map_or(first, Ok)
 }
 
 #[allow(clippy::disallowed_methods)] // a thread of the command, beside the broker
@@ -133,5 +152,20 @@ fn answer(answer: Result<String, String>) -> Response {
     match answer {
         Ok(text) => format!("{text}\n").into_response(),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_beside_another_one_takes_the_next_free_port() {
+        let (_taken, at) = bind("127.0.0.1:0").unwrap();
+        let (_other, next) = bind_free(&at.to_string()).unwrap();
+        assert!(
+            at.port() < next.port() && next.port() < at.port() + PORTS_TRIED,
+            "{at} {next}"
+        );
     }
 }

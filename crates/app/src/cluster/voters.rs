@@ -1,4 +1,4 @@
-//! `esker cluster add-voter` and `remove-voter`: the nodes that keep the metadata change while the cluster runs (KIP-853).
+//! `esker cluster add-voter`, `remove-voter` and `unregister`: the nodes of a cluster change while it runs (KIP-853).
 //!
 //! Finds out what the protocol wants to know of a voter (its directory, its address) and raises `kraft.version` where that is still 0.
 //! A voter that is one already is no failure: a command that was cut off is given again.
@@ -67,7 +67,12 @@ fn try_to_add(client: &mut Client, quorum: &QuorumInfo, args: &AddArgs) -> Resul
     let address = address(client, quorum, args)?;
     let level = client.finalized_features().map_err(never)?;
     if level.get(FEATURE).is_none_or(|level| *level < 1) {
-        client.raise_feature(FEATURE, 1).map_err(never)?;
+        // A new leader has to hear from each voter first that it supports the level.
+        let raised = client.raise_feature(FEATURE, 1);
+        raised.map_err(|error| match error.code() {
+            Some(ErrorCode::InvalidUpdateVersion) => Tried::Later(error.into()),
+            _ => Tried::Never(error.into()),
+        })?;
     }
     let key = VoterKey {
         node,
@@ -183,6 +188,18 @@ pub(super) fn remove(client: &mut Client, args: &RemoveArgs) -> Result<(), Failu
     }
 }
 
+/// One that is not on the list is no failure, as with voters.
+pub(super) fn unregister(client: &mut Client, args: &RemoveArgs) -> Result<(), Failure> {
+    let outcome = client.unregister_broker(args.node);
+    let is_gone = |error: &client::Error| error.code() == Some(ErrorCode::BrokerIdNotRegistered);
+    if let Err(error) = outcome
+        && !is_gone(&error)
+    {
+        return Err(error.into());
+    }
+    println(&format!("broker {} is not on the list", args.node))
+}
+
 fn now(client: &Client) -> Instant {
     client.env().clock.now()
 }
@@ -192,15 +209,15 @@ fn pause(client: &Client) {
     client.env().threads.bell().wait(Some(until));
 }
 
-fn say(what: &str, quorum: &QuorumInfo) -> Result<(), Failure> {
+fn println(line: &str) -> Result<(), Failure> {
     use std::io::Write;
+    writeln!(std::io::stdout().lock(), "{line}")?;
+    Ok(())
+}
+
+fn say(what: &str, quorum: &QuorumInfo) -> Result<(), Failure> {
     let voters: Vec<String> = (quorum.voters.iter())
         .map(|voter| voter.node.to_string())
         .collect();
-    writeln!(
-        std::io::stdout().lock(),
-        "{what}; the voters are {}",
-        voters.join(", ")
-    )?;
-    Ok(())
+    println(&format!("{what}; the voters are {}", voters.join(", ")))
 }

@@ -9,7 +9,7 @@ use wire::messages::describe_quorum_response::{PartitionData, ReplicaState};
 use wire::messages::update_features_request::FeatureUpdateKey;
 use wire::messages::{
     AddRaftVoterRequest, ApiVersionsRequest, DescribeQuorumRequest, DescribeQuorumResponse,
-    RemoveRaftVoterRequest, UpdateFeaturesRequest,
+    RemoveRaftVoterRequest, UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
 
 use crate::cluster::{Client, host_port};
@@ -118,6 +118,17 @@ impl Client {
         };
         let response = self.call_any(&request)?;
         let what = || format!("taking node {} off the voters", voter.node);
+        Error::check(response.error_code, what, response.error_message.as_deref())
+    }
+
+    /// Takes a broker off the list, and its replicas out of ISRs.
+    ///
+    /// # Errors
+    /// BROKER_ID_NOT_REGISTERED where it is not on the list, INVALID_REQUEST for the only one.
+    pub fn unregister_broker(&mut self, broker: i32) -> Result<(), Error> {
+        let request = UnregisterBrokerRequest { broker_id: broker };
+        let response = self.call_any(&request)?;
+        let what = || format!("unregistering broker {broker}");
         Error::check(response.error_code, what, response.error_message.as_deref())
     }
 

@@ -15,7 +15,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "broker.rack" String - Any ReadOnly Works "rack of this broker";
     "broker.session.timeout.ms" Int "9000" Any ReadOnly Works
         "silence after which the controller fences a broker";
-    "controlled.shutdown.enable" Boolean "true" Any ReadOnly Accepted "leaders move away before a broker stops";
+    "controlled.shutdown.enable" Boolean "true" Any ReadOnly Meaningless
+        "Leaders always move away before a broker stops";
     "controller.listener.names" List "CONTROLLER" Items ReadOnly Works "listeners of the controller, no doors for clients; opened where other nodes are named. With none of them in listeners, the first listener serves other nodes too";
     "controller.quorum.append.linger.ms" Int "25" AtLeast(0) ReadOnly Accepted
         "time the controller gathers writes before it syncs";

@@ -4,7 +4,7 @@ use super::Setting;
 
 pub(super) const SETTINGS: &[Setting] = settings! {
     "esker.http.listen" String "127.0.0.1:9644" Any ReadOnly Works
-        "address of /metrics, /healthz and /readyz, read only and without authentication; off for none";
+        "address of /metrics, /healthz and /readyz, read only and without authentication; off for none; not set, it is the next free port if others have that one";
     "esker.log.format" String "text" OneOfAnyCase(&["text", "json"]) ReadOnly Works
         "form of the lines on standard error: text for people, json for collectors";
     "esker.log.level" String "info" Any ReadOnly Works
