@@ -7,8 +7,10 @@
 
 mod arrows;
 mod codegen;
+mod crates;
 mod golden;
 mod mutants;
+mod paths;
 mod threads;
 mod tidy;
 mod tokens;

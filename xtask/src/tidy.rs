@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: the rules about files that neither rustfmt nor clippy knows.
 //!
 //! Owns the list of rules; each looks at one file that git knows and gives its objections. Generated files are exempt. The patches
-//! of `tests/mutants`, the arrows between modules and the names of threads have rules of their own (`mutants`, `arrows`, `threads`).
+//! of `tests/mutants`, the arrows between modules and crates, the names of threads, settings without effect and paths in documents have rules
+//! of their own (`mutants`, `arrows`, `crates`, `threads`, `accepted`, `paths`).
 
 use std::path::Path;
 use std::process::Command;
@@ -67,6 +68,8 @@ fn check(root: &Path, paths: &[&str]) -> Result<(), String> {
     objections.extend(crate::mutants::objections(root)?);
     objections.extend(crate::arrows::objections(root, paths)?);
     objections.extend(crate::threads::objections(root, paths)?);
+    objections.extend(crate::crates::objections(root)?);
+    objections.extend(crate::paths::objections(root)?);
     if objections.is_empty() {
         Ok(())
     } else {
@@ -75,7 +78,7 @@ fn check(root: &Path, paths: &[&str]) -> Result<(), String> {
 }
 
 /// True for files that a program writes.
-fn is_generated(text: &str) -> bool {
+pub(crate) fn is_generated(text: &str) -> bool {
     text.lines().take(8).any(|line| line.contains("@generated"))
 }
 

@@ -1,7 +1,7 @@
 //! Requests of the Kafka door that wait: for a commit, for a coordinator, for more to read, for this broker to join its cluster.
 //!
-//! A parked request keeps its decoded form and its asker; nothing is decoded twice, and it goes on as the one that it came from
-//! although its connection may be gone.
+//! A parked request keeps its asker, and its decoded form; one that the controller or another step has to answer first is kept as its frame
+//! and decoded again. It goes on as the one that it came from although its connection may be gone.
 
 use std::sync::Arc;
 

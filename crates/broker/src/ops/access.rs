@@ -221,8 +221,8 @@ pub(crate) fn may(principal: Principal, operation: Operation, resource: Resource
     }
 }
 
-/// True if `principal` may send such requests: where the cluster is what they need, they are judged unread. About what has a
-/// name nobody asks yet: it is for handlers to ask, once somebody may be refused.
+/// True if `principal` may send such requests: where the cluster is what they need, they are judged unread. Handlers ask [`may`]
+/// about resources with names.
 pub(crate) fn admits(principal: Principal, key: ApiKey) -> bool {
     let on_cluster = |(operation, kind): &(Operation, Kind)| {
         *kind != Cluster || may(principal, *operation, Resource::CLUSTER)

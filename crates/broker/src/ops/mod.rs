@@ -1,7 +1,7 @@
 //! Operations of the broker: what any door can ask for, in types of our own.
 //!
 //! An operation is authorised, carried out at a [`Desk`] and either done at once or parked by its door under a ticket. Protocol
-//! versions, messages and error codes of the doors stay in the doors.
+//! versions and messages stay in the doors. An answer that differs by what a client does next has its error code here.
 
 pub(crate) mod access;
 pub(crate) mod asker;
