@@ -1,4 +1,4 @@
-"""What an operator meets: a port or a directory that is taken, settings files, a disk that fills up and empties again."""
+"""What an operator meets: the commands of the documents, a port or a directory that is taken, settings files, a disk that fills up and empties again."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import select
 import subprocess
 import time
 
+import documents  # noqa: F401  registers its facts
 from harness import brokers, raw, volume
 from harness.check import BOOTSTRAP, BROKER_KIND, BROKER_PID, DATA_DIR, TMP, Skip, equal, fact, main, new_name, that
 from harness.own import command, running
