@@ -5,6 +5,7 @@
 // Chores run on the developer's machine, not inside an `Env`.
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods)]
 
+mod accepted;
 mod arrows;
 mod codegen;
 mod crates;

@@ -69,6 +69,7 @@ fn check(root: &Path, paths: &[&str]) -> Result<(), String> {
     objections.extend(crate::arrows::objections(root, paths)?);
     objections.extend(crate::threads::objections(root, paths)?);
     objections.extend(crate::crates::objections(root)?);
+    objections.extend(crate::accepted::objections(root, paths));
     objections.extend(crate::paths::objections(root)?);
     if objections.is_empty() {
         Ok(())
