@@ -163,6 +163,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods)] // pages of the repository, not files of a broker
     fn commands_of_the_documents_parse() {
         use clap::error::ErrorKind;
 
