@@ -29,11 +29,43 @@ def now(metric):
     return f"{metric}{{instance=~\"$instance\"}}"
 
 
+def known(metric):
+    """Of the whole cluster, as the nodes know it that are part of it."""
+    return f"max({metric}{{instance=~\"$instance\"}} and on (instance) (esker_ready == 1))"
+
+
 DASHBOARDS = {
     "cluster": ("Esker: cluster", [
         ("Ready", "bool", "stat", (now("esker_ready"), "{{instance}}")),
+        ("Active controller", "short", "stat", (now("esker_active_controller") + " == 1", "{{instance}}")),
+        ("Brokers", "short", "stat", (known("esker_cluster_brokers"), "registered"), (known("esker_cluster_brokers_fenced"), "fenced")),
+        ("Partitions without leader", "short", "stat", (known("esker_cluster_partitions_without_leader"), "without leader")),
+        ("Below minimum ISR", "short", "stat", ("sum(" + now("esker_partitions_below_min_isr") + ")", "below"),
+         ("sum(" + now("esker_partitions_at_min_isr") + ")", "just at it")),
+        ("Not served", "short", "stat", (now("esker_partitions_unserved"), "{{instance}}"), (now("esker_partitions_offline"), "offline {{instance}}")),
+        ("Under-replicated partitions", "short", "timeseries", (now("esker_partitions_under_replicated"), "led by {{instance}}")),
+        ("Lag of followers in seconds", "s", "timeseries", ("max by (follower) (" + now("esker_follower_lag_seconds") + ")", "broker {{follower}}")),
+        ("Lag of followers in records", "short", "timeseries", ("sum by (follower) (" + now("esker_follower_lag_records") + ")", "broker {{follower}}")),
+        ("Changes of ISRs", "ops", "timeseries", (rate("esker_isr_shrinks_total", "instance"), "shrink {{instance}}"),
+         (rate("esker_isr_grows_total", "instance"), "grow {{instance}}")),
+        ("Elections of leaders", "ops", "timeseries", (rate("esker_leader_elections_total", "instance"), "by {{instance}}"),
+         (rate("esker_leader_elections_unclean_total", "instance"), "unclean by {{instance}}")),
+        ("Leaders", "short", "timeseries", (now("esker_partitions_led"), "{{instance}}"), (now("esker_partitions_preferred"), "preferred {{instance}}"),
+         (known("esker_cluster_partitions_not_preferred"), "not led by the preferred")),
+        ("Replication", "Bps", "timeseries", (rate("esker_replication_sent_bytes_total", "instance"), "out {{instance}}"),
+         (rate("esker_replication_received_bytes_total", "instance"), "in {{instance}}")),
+        ("Reassignments", "short", "timeseries", ("sum(" + now("esker_partitions_reassigning") + ")", "partitions"),
+         ("max(" + now("esker_reassignment_stalled_seconds") + ")", "seconds without a step"),
+         ("sum by (side) (" + now("esker_replicas_throttled") + ")", "throttled, {{side}}")),
+        ("Epoch of the quorum", "short", "timeseries", (now("esker_quorum_epoch"), "{{instance}}"), (now("esker_quorum_leader"), "leader by {{instance}}"),
+         (known("esker_quorum_voters"), "voters")),
+        ("Age of the metadata", "s", "timeseries", (now("esker_metadata_lag_seconds"), "{{instance}}")),
+        ("Metadata not acted on", "short", "timeseries", (now("esker_metadata_lag_records"), "{{instance}}"),
+         ("deriv(" + now("esker_metadata_log_end_offset") + "[5m])", "written each second {{instance}}")),
+        ("Snapshots of the metadata", "s", "timeseries", (now("esker_metadata_snapshot_age_seconds"), "age {{instance}}"),
+         (now("esker_metadata_snapshot_bytes"), "bytes {{instance}}")),
+        ("Partitions", "short", "timeseries", (known("esker_cluster_partitions"), "of the cluster"), (now("esker_partitions"), "replicas on {{instance}}")),
         ("Version", "short", "stat", (now("esker_build_info"), "{{version}}")),
-        ("Partitions offline", "short", "stat", (now("esker_partitions_offline"), "{{instance}}")),
         ("Requests", "reqps", "timeseries", (rate("esker_requests_total", "api"), "{{api}}")),
         ("Answers, 99th percentile", "s", "timeseries", (quantile(0.99, "esker_request_duration_seconds", "api"), "{{api}}")),
         ("Errors in answers", "ops", "timeseries", (rate("esker_request_errors_total", "api", "error"), "{{api}} {{error}}")),
@@ -47,8 +79,8 @@ DASHBOARDS = {
         ("Records written", "ops", "timeseries", ("sum by (topic) (deriv(esker_topic_log_end_offsets{instance=~\"$instance\"}[5m]))", "{{topic}}")),
         ("Bytes written", "Bps", "timeseries", (rate("esker_topic_appended_bytes_total", "topic"), "{{topic}}")),
         ("Bytes read", "Bps", "timeseries", (rate("esker_topic_fetched_bytes_total", "topic"), "{{topic}}")),
-        ("Size", "bytes", "timeseries", ("topk(20, " + now("esker_topic_size_bytes") + ")", "{{topic}}")),
-        ("Partitions", "short", "timeseries", (now("esker_topic_partitions"), "{{topic}}")),
+        ("Size", "bytes", "timeseries", ("topk(20, sum by (topic) (" + now("esker_topic_size_bytes") + "))", "{{topic}}")),
+        ("Partitions", "short", "timeseries", ("sum by (topic) (" + now("esker_topic_partitions") + ")", "{{topic}}")),
         ("Partitions offline", "short", "timeseries", (now("esker_topic_partitions_offline"), "{{topic}}")),
         ("Topics and partitions", "short", "timeseries", (now("esker_topics"), "topics"), (now("esker_partitions"), "partitions")),
     ]),

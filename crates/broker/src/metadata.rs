@@ -21,7 +21,7 @@ use partition::{Bounds, LogDir, News, Partition};
 use raft::{Endpoint, RoleName, SnapshotId, VoterSet};
 use wire::{ErrorCode, Uuid};
 
-use crate::control::{Aftermath, Mailbox, Plan};
+use crate::control::{Aftermath, Mailbox, Plan, QuorumSight};
 use crate::place::Places;
 use crate::shared::Shared;
 
@@ -197,6 +197,10 @@ impl Metadata {
         self.plan.lock().quorum.last_snapshot()
     }
 
+    pub(crate) fn quorum_sight(&self) -> QuorumSight {
+        self.plan.lock().sight()
+    }
+
     /// Where the leader of the metadata log is dialled.
     pub(crate) fn controller_endpoint(&self) -> Option<Endpoint> {
         self.plan.lock().quorum.leader()?.1
@@ -223,6 +227,12 @@ impl Metadata {
 
     pub(crate) fn set_broker_epoch(&self, epoch: i64) {
         self.broker_epoch.store(epoch, Ordering::Release);
+    }
+
+    /// Until when this broker may act as a leader; `None` where it may not at all.
+    pub(crate) fn leads_until(&self) -> Option<Instant> {
+        let until = self.leads_until.load(Ordering::Acquire);
+        (0 < until).then_some(Instant(until))
     }
 
     /// `None`: it may not.
@@ -425,6 +435,7 @@ impl Shared {
             return;
         }
         let delta = Delta::between(&old, &image);
+        (self.counts).on_published(&delta, self.config().broker.node_id);
         let gone = delta.deleted.iter().map(|deleted| deleted.topic.id);
         let changed = delta.changed.iter().map(|changed| changed.new.id);
         let created = delta.created.iter().map(|topic| topic.id);

@@ -21,6 +21,7 @@ use crate::event_loop::memory::Budget;
 use crate::inboxes::{Inboxes, Post, Redeemed, ShardId};
 use crate::memory_use::{Held, Row};
 use crate::metadata::Metadata;
+use crate::metrics::counts::NodeCounts;
 use crate::metrics::lag::Committed;
 use crate::metrics::meter::Meter;
 use crate::metrics::software::Software;
@@ -57,6 +58,7 @@ pub(crate) struct Shared {
     /// By shard.
     held: Vec<Row>,
     meters: Vec<Meter>,
+    pub(crate) counts: NodeCounts,
     /// Offsets that the groups of each shard have committed, as of its last look.
     committed: Vec<Mutex<Vec<Committed>>>,
     /// Somebody may ask for metrics.
@@ -123,6 +125,7 @@ impl Shared {
             unfinished: Arc::new(unfinished),
             held: (0..shards).map(|_| Row::default()).collect(),
             meters: (0..shards).map(|_| Meter::default()).collect(),
+            counts: NodeCounts::default(),
             committed: (0..shards).map(|_| Mutex::default()).collect(),
             is_watched: AtomicBool::new(false),
             failed_dirs: AtomicUsize::new(0),

@@ -7,6 +7,8 @@
 //!
 //! A log that is cut or begins anew has another life from then on; what is told of an older one counts for nothing.
 
+#[path = "progress/lags.rs"]
+mod lags;
 #[path = "progress/nearest.rs"]
 mod nearest;
 
@@ -17,6 +19,8 @@ use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
 
 use crate::life::Life;
 use crate::news::News;
+
+pub use lags::FollowerLag;
 
 /// Our part in a partition under one leader epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +121,8 @@ struct Follower {
     broker_epoch: i64,
     /// When it had everything last.
     caught_up_at: Instant,
+    /// When its synced end rose last, or the leader began to count it.
+    moved_at: Instant,
     /// Its last word, and our end then: it had everything then if it comes to have that.
     asked: (Instant, Offset),
 }
@@ -390,6 +396,9 @@ impl Progress {
         }
         follower.asked = (now, end);
         follower.log_start = log_start;
+        if follower.synced < Some(synced) {
+            follower.moved_at = now;
+        }
         follower.synced = follower.synced.max(Some(synced));
         self.advance();
         self.may_join(broker)
@@ -494,6 +503,7 @@ impl Progress {
                     broker_epoch: -1,
                     // It has as long as any to catch up.
                     caught_up_at: now,
+                    moved_at: now,
                     asked: (now, self.points.end),
                 };
                 (*broker, known.get(broker).copied().unwrap_or(unknown))
@@ -551,11 +561,7 @@ impl Progress {
     /// Followers in sync that have not had everything for longer than `lag_max`: the leader wants them out of the ISR. One that has everything
     /// says nothing more until there is more.
     pub(crate) fn on_tick(&mut self, now: Instant, lag_max: Duration) -> Vec<BrokerId> {
-        for follower in self.followers.values_mut() {
-            if Some(self.points.end) <= follower.synced {
-                follower.caught_up_at = now;
-            }
-        }
+        self.note_caught_up(now);
         let Role::Leading(replicas) = &self.role else {
             return Vec::new();
         };

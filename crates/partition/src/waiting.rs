@@ -9,7 +9,7 @@ use crate::dir::durable::Reached;
 use crate::isolation::Scope;
 use crate::news::News;
 use crate::partition::{Bounds, Partition, PartitionState, Watcher};
-use crate::progress::{FollowerAt, IsrWish, Progress, Role, Wanted};
+use crate::progress::{FollowerAt, FollowerLag, IsrWish, Progress, Role, Wanted};
 use crate::read::{Read, ReadError, ReadRequest};
 
 /// The append will not be committed under this leader in this process.
@@ -67,6 +67,14 @@ impl Partition {
             may_join = progress.on_follower_at(said, now);
         });
         may_join
+    }
+
+    /// Visits the lag of each follower; there is none where this broker does not lead. Under the lock: `visit` is short.
+    pub fn visit_lags(&self, visit: impl FnMut(FollowerLag)) {
+        let mut state = self.state.lock();
+        let now = state.now();
+        let lags = state.progress.lags(now);
+        lags.for_each(visit);
     }
 
     /// True if the replica on a broker is in sync, as this leader knows.

@@ -74,7 +74,7 @@ impl Pace {
 }
 
 /// How long a broker with this session acts as a leader after it was heard of.
-pub(super) fn leads_for(session: Duration) -> Duration {
+pub(crate) fn leads_for(session: Duration) -> Duration {
     session / 10 * 9
 }
 

@@ -20,6 +20,7 @@ mod membership;
 pub(crate) mod office;
 mod plan;
 mod replay;
+mod sight;
 pub(crate) mod snapshot_files;
 mod taken;
 mod tenure;
@@ -29,11 +30,13 @@ mod worker;
 
 pub use boot::BootError;
 pub(crate) use enrolment::Enrolment;
+pub(crate) use lifecycle::leads_for;
 pub(crate) use mailbox::{Mailbox, Order, Outgoing, Question, Recipient};
 pub(crate) use membership::{Membership, NOT_COUNTED_IN};
 pub(crate) use plan::{Aftermath, Plan, SnapshotTimer};
 pub use replay::Unfit;
 pub(crate) use replay::replay;
+pub(crate) use sight::QuorumSight;
 pub(crate) use worker::QuorumWorker;
 
 #[cfg(test)]

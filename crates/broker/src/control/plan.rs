@@ -18,6 +18,7 @@ use super::alarms;
 use super::change_lines::Line;
 use super::mailbox::Order;
 use super::replay::replay;
+use super::sight::QuorumSight;
 use super::tenure::{Office, VOTERS_OF_SEVERAL};
 use crate::metadata::{QuorumLevel, Written};
 use crate::shared::Shared;
@@ -157,6 +158,7 @@ impl Plan {
             return Err(ErrorCode::NotController);
         }
         let before = std::mem::replace(&mut self.image, Arc::new(written.image));
+        shared.counts.on_decided(&before, records);
         if let Some(office) = self.office.as_mut() {
             let now = shared.env.clock.now();
             (office.taken).note(&before, records, self.image.end() - 1);
@@ -200,6 +202,20 @@ impl Plan {
         let committed = self.quorum.watermark().unwrap_or_default();
         let facts = self.quorum.history().facts_at(committed);
         facts.version.unwrap_or(0)
+    }
+
+    pub(crate) fn sight(&self) -> QuorumSight {
+        let (quorum, log) = (&self.quorum, self.quorum.log());
+        let size = quorum.last_snapshot().and_then(|id| log.snapshot_size(id));
+        QuorumSight {
+            is_active: self.is_active(),
+            epoch: quorum.epoch(),
+            leader: quorum.leader(),
+            voters: quorum.voter_ids().into_iter().collect(),
+            watermark: quorum.watermark(),
+            end: log.end(),
+            snapshot_bytes: size.unwrap_or(0),
+        }
     }
 
     /// The quorum's part in what features are at.

@@ -49,6 +49,7 @@ pub(crate) struct Meter {
     closed: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
     pauses: AtomicU64,
+    replicated: AtomicU64,
     /// When the last turn ended.
     turn_at: AtomicU64,
 }
@@ -81,6 +82,7 @@ impl Default for Meter {
             closed: AtomicU64::new(0),
             refused: Default::default(),
             pauses: AtomicU64::new(0),
+            replicated: AtomicU64::new(0),
             turn_at: AtomicU64::new(0),
         }
     }
@@ -134,6 +136,16 @@ impl Meter {
 
     pub(crate) fn on_pause(&self) {
         self.pauses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Batches went to a follower.
+    pub(crate) fn on_replicated(&self, bytes: usize) {
+        (self.replicated).fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes of batches that went to followers.
+    pub(super) fn replicated(&self) -> u64 {
+        self.replicated.load(Ordering::Relaxed)
     }
 
     pub(crate) fn on_turn(&self, now: Instant) {

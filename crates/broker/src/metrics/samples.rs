@@ -5,43 +5,21 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use model::Instant;
+use model::{BrokerId, Instant};
 use wire::ErrorCode;
 
+use super::census;
 use super::lag::{Extent, History};
 use super::meter::{Refusal, Total, api_name};
+use super::readiness::readiness;
 use super::sink::{Number, Sink};
 use super::table as metric;
 use super::watch::Process;
-use crate::control::NOT_COUNTED_IN;
 use crate::shared::Shared;
 use crate::topics::Topic;
 
 /// The label of topics and groups beyond `esker.metrics.topics.max`; no topic can have this name.
 const OTHERS: &str = "(other)";
-
-pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
-    if let Some(why) = shared.failure() {
-        return Err(why);
-    }
-    if shared.is_stopping() {
-        return Err("stopping".to_owned());
-    }
-    let is_broker = shared.config().broker.quorum.roles.broker;
-    if is_broker && !shared.metadata.is_serving() {
-        return Err(format!("waits for its cluster: {}", NOT_COUNTED_IN));
-    }
-    let mut notes = vec!["ready".to_owned()];
-    for dir in shared.dirs() {
-        let path = dir.path.display();
-        if dir.is_failed() {
-            notes.push(format!("log dir {path} is offline"));
-        } else if dir.is_full() {
-            notes.push(format!("log dir {path} is full, appends are refused"));
-        }
-    }
-    Ok(notes.join("; "))
-}
 
 pub(super) fn write(
     page: &mut impl Sink,
@@ -53,6 +31,7 @@ pub(super) fn write(
     write_process(page, shared, process);
     write_requests(page, shared);
     write_topics(page, shared);
+    census::write(page, shared);
     write_groups(page, shared, history, now);
     write_dirs(page, shared, now);
     write_memory(page, shared);
@@ -130,9 +109,11 @@ fn error_name(code: i16) -> String {
 
 type Column = (&'static metric::Metric, fn(&OfTopic) -> Number);
 
-/// The numbers of one topic, or of all beyond the bound.
+/// The numbers of one topic, or of all beyond the bound. The sum over brokers counts each partition once: where it is led.
 #[derive(Clone, Copy, Default)]
 struct OfTopic {
+    /// Replicas of this broker.
+    here: u64,
     partitions: u64,
     offline: u64,
     ends: i64,
@@ -142,22 +123,27 @@ struct OfTopic {
 }
 
 impl OfTopic {
-    fn add(&mut self, topic: &Topic) {
+    fn add(&mut self, topic: &Topic, me: BrokerId) {
         for partition in topic.here() {
+            // Traffic of clients: a follower counts nothing, and one that led goes on from what it counted.
             let traffic = partition.traffic();
-            self.partitions += 1;
+            self.here += 1;
             self.offline += u64::from(partition.is_offline());
-            self.ends += partition.bounds().log_end.0;
-            self.size += partition.size();
             self.appended += traffic.appended_bytes;
             self.fetched += traffic.fetched_bytes;
+        }
+        for (partition, _) in topic.led_by(me) {
+            self.partitions += 1;
+            self.ends += partition.bounds().log_end.0;
+            self.size += partition.size();
         }
     }
 }
 
 fn write_topics(page: &mut impl Sink, shared: &Shared) {
     let topics = shared.topics();
-    let most = shared.config().metrics_topics_max;
+    let settings = shared.config();
+    let (most, me) = (settings.metrics_topics_max, settings.broker.node_id);
     let all = topics.sorted();
     let mut rows: Vec<(&str, OfTopic)> = Vec::new();
     for (at, topic) in all.iter().enumerate() {
@@ -166,12 +152,12 @@ fn write_topics(page: &mut impl Sink, shared: &Shared) {
             rows.push((name, OfTopic::default()));
         }
         if let Some((_, row)) = rows.last_mut() {
-            row.add(topic);
+            row.add(topic, me);
         }
     }
     let sum = |field: fn(&OfTopic) -> u64| rows.iter().map(|(_, row)| field(row)).sum::<u64>();
     page.one(&metric::TOPICS, all.len());
-    page.one(&metric::PARTITIONS, sum(|row| row.partitions));
+    page.one(&metric::PARTITIONS, sum(|row| row.here));
     page.one(&metric::PARTITIONS_OFFLINE, sum(|row| row.offline));
     if most == 0 {
         rows.clear();

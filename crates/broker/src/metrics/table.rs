@@ -67,7 +67,7 @@ macro_rules! metrics {
 metrics! {
     BUILD "esker_build_info" Gauge ["version"] "1, with the version of the broker";
     STARTED "process_start_time_seconds" Gauge [] "when the process began, in seconds since 1970";
-    READY "esker_ready" Gauge [] "1 while the broker serves clients, as /readyz says";
+    READY "esker_ready" Gauge [] "1 while the node serves clients, 0 while /readyz says why it does not";
     RESIDENT "process_resident_memory_bytes" Gauge [] "memory of the process";
     CPU "process_cpu_seconds_total" Counter [] "processor time of the process";
     FILES "process_open_fds" Gauge [] "files and sockets that are open";
@@ -94,15 +94,68 @@ metrics! {
         "times that sockets were left alone because a log directory was overloaded: how clients are throttled";
 
     TOPICS "esker_topics" Gauge [] "topics";
-    PARTITIONS "esker_partitions" Gauge [] "partitions with a replica on this broker";
-    PARTITIONS_OFFLINE "esker_partitions_offline" Gauge [] "of these, the ones that are neither read nor written";
-    TOPIC_PARTITIONS "esker_topic_partitions" Gauge ["topic"] "partitions of a topic on this broker";
-    TOPIC_OFFLINE "esker_topic_partitions_offline" Gauge ["topic"] "partitions of a topic that are neither read nor written";
+    PARTITIONS "esker_partitions" Gauge [] "partitions with a replica on this broker (Kafka: PartitionCount)";
+    PARTITIONS_OFFLINE "esker_partitions_offline" Gauge [] "of these, the ones that are neither read nor written (OfflineReplicaCount)";
+    TOPIC_PARTITIONS "esker_topic_partitions" Gauge ["topic"] "partitions of a topic that this broker leads";
+    TOPIC_OFFLINE "esker_topic_partitions_offline" Gauge ["topic"] "replicas of a topic on this broker that are neither read nor written";
     TOPIC_OFFSETS "esker_topic_log_end_offsets" Gauge ["topic"]
-        "sum of the log ends of a topic's partitions: its rate is that of the records written";
-    TOPIC_SIZE "esker_topic_size_bytes" Gauge ["topic"] "bytes of a topic on disk, and in memory before they are there";
-    TOPIC_APPENDED "esker_topic_appended_bytes_total" Counter ["topic"] "bytes of batches that were written to a topic";
-    TOPIC_FETCHED "esker_topic_fetched_bytes_total" Counter ["topic"] "bytes of batches that were given to readers of a topic";
+        "sum of the log ends of a topic's partitions that this broker leads: summed over brokers its rate is that of the records written";
+    TOPIC_SIZE "esker_topic_size_bytes" Gauge ["topic"]
+        "bytes of a topic's partitions that this broker leads, on disk, and in memory before they are there";
+    TOPIC_APPENDED "esker_topic_appended_bytes_total" Counter ["topic"]
+        "bytes of batches that this broker wrote to a topic as a leader (BytesInPerSec)";
+    TOPIC_FETCHED "esker_topic_fetched_bytes_total" Counter ["topic"]
+        "bytes of batches of a topic that this broker gave to clients; other brokers do not count (BytesOutPerSec)";
+
+    LED "esker_partitions_led" Gauge [] "partitions that this broker leads (Kafka: LeaderCount)";
+    PREFERRED "esker_partitions_preferred" Gauge []
+        "partitions whose preferred leader, the first of their replicas, is this broker: as many as it leads when all are balanced";
+    UNSERVED "esker_partitions_unserved" Gauge []
+        "partitions that this broker leads by the metadata and does not serve: it acts as no leader, or their directory is offline";
+    UNDER_REPLICATED "esker_partitions_under_replicated" Gauge []
+        "partitions led here with fewer replicas in sync than they have, those that a reassignment adds not counted (UnderReplicatedPartitions)";
+    BELOW_MIN_ISR "esker_partitions_below_min_isr" Gauge []
+        "partitions led here with fewer replicas in sync than min.insync.replicas: acks=all is refused (UnderMinIsrPartitionCount)";
+    AT_MIN_ISR "esker_partitions_at_min_isr" Gauge []
+        "partitions led here with just as many replicas in sync as min.insync.replicas (AtMinIsrPartitionCount)";
+    ISR_SHRINKS "esker_isr_shrinks_total" Counter []
+        "times that a replica fell out of the ISR of a partition led here, also when its broker was fenced (IsrShrinksPerSec)";
+    ISR_GROWS "esker_isr_grows_total" Counter [] "times that a replica came into the ISR of a partition led here (IsrExpandsPerSec)";
+    FOLLOWER_LAG "esker_follower_lag_records" Gauge ["follower"]
+        "offsets of partitions led here that the replicas of another broker have not synced, summed (compare ReplicaFetcherManager MaxLag)";
+    FOLLOWER_LAG_TIME "esker_follower_lag_seconds" Gauge ["follower"]
+        "how long ago a replica of another broker had all of a partition led here, of the replica where that is longest; 0 where all have everything";
+    REPLICATED_OUT "esker_replication_sent_bytes_total" Counter [] "bytes of batches that followers were sent (ReplicationBytesOutPerSec)";
+    REPLICATED_IN "esker_replication_received_bytes_total" Counter []
+        "bytes of batches that came from leaders and were appended (ReplicationBytesInPerSec)";
+    REASSIGNING "esker_partitions_reassigning" Gauge [] "partitions led here whose replicas are being moved (ReassigningPartitions)";
+    REASSIGNMENT_STALLED "esker_reassignment_stalled_seconds" Gauge []
+        "the longest time for which a replica that is to come to a partition led here has synced nothing new; 0 where none is to come";
+    THROTTLED "esker_replicas_throttled" Gauge ["side"]
+        "replicas on this broker whose replication a rate holds back: leader (what is sent), follower (what is fetched)";
+
+    CLUSTER_BROKERS "esker_cluster_brokers" Gauge [] "registered brokers, as far as this node knows, fenced ones too";
+    CLUSTER_FENCED "esker_cluster_brokers_fenced" Gauge [] "of these, the ones that the controller takes for dead (FencedBrokerCount)";
+    CLUSTER_PARTITIONS "esker_cluster_partitions" Gauge [] "partitions of the cluster (GlobalPartitionCount)";
+    CLUSTER_LEADERLESS "esker_cluster_partitions_without_leader" Gauge []
+        "of these, the ones that nobody leads (OfflinePartitionsCount)";
+    CLUSTER_NOT_PREFERRED "esker_cluster_partitions_not_preferred" Gauge []
+        "of these, the ones whose preferred replica does not lead (PreferredReplicaImbalanceCount)";
+    ACTIVE_CONTROLLER "esker_active_controller" Gauge [] "1 on the node that is the active controller (ActiveControllerCount)";
+    QUORUM_LEADER "esker_quorum_leader" Gauge [] "the node that leads the metadata log, as this node knows; -1 while there is none (current-leader)";
+    QUORUM_EPOCH "esker_quorum_epoch" Gauge [] "the epoch of that leader: it rises with each election (current-epoch)";
+    QUORUM_VOTERS "esker_quorum_voters" Gauge [] "voters of the metadata log (number-of-voters)";
+    ELECTIONS "esker_leader_elections_total" Counter []
+        "leaders of partitions that this node elected as the active controller (LeaderElectionRateAndTimeMs)";
+    ELECTIONS_UNCLEAN "esker_leader_elections_unclean_total" Counter []
+        "of these, replicas that may lack committed records (UncleanLeaderElectionsPerSec)";
+    METADATA_END "esker_metadata_log_end_offset" Gauge [] "the end of the metadata log here (log-end-offset)";
+    METADATA_LAG "esker_metadata_lag_records" Gauge [] "records that are known to be committed and that this node does not act on yet";
+    METADATA_LAG_TIME "esker_metadata_lag_seconds" Gauge []
+        "the age of the newest metadata that this node acts on, by the clocks of controller and node; 0 on the active controller and a lone node (last-applied-record-lag-ms)";
+    SNAPSHOT_AGE "esker_metadata_snapshot_age_seconds" Gauge []
+        "since this node wrote or fetched a snapshot of the metadata, or since its start (LatestSnapshotGeneratedAgeMs)";
+    SNAPSHOT_SIZE "esker_metadata_snapshot_bytes" Gauge [] "size of the newest snapshot of the metadata; 0 before the first (LatestSnapshotGeneratedBytes)";
 
     GROUPS "esker_groups" Gauge [] "groups with committed offsets";
     GROUP_LAG "esker_group_lag_records" Gauge ["group", "topic"]
@@ -137,7 +190,8 @@ const HEAD: &str = "# Metrics
 
 `/metrics` on `esker.http.listen` (127.0.0.1:9644 unless set) serves these as Prometheus text, or as OpenMetrics to a client that
 accepts that; `esker.otlp.endpoint` has them pushed to an OpenTelemetry collector under the same names. Written from the table in `crates/broker/src/metrics/table.rs`: `UPDATE=1 cargo test -p broker metrics` writes it anew.
-Names stay. Topics and groups beyond `esker.metrics.topics.max` are added up as `(other)`.
+Names stay; in brackets is the name of Kafka's metric with the same meaning. What begins with `esker_cluster` is the whole cluster as this node knows it: take the
+largest over the nodes that are ready. Topics and groups beyond `esker.metrics.topics.max` are added up as `(other)`.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::lag::History;
 use super::page::{Form, Page};
-use super::samples;
 use super::sink::Sink;
+use super::{readiness, samples};
 use crate::shared::Shared;
 
 /// A shard looks for idle connections every five seconds at least: one that took no turn for so long hangs.
@@ -45,7 +45,7 @@ impl Watch {
     pub fn readiness(&self) -> Result<String, String> {
         self.shared.upgrade().map_or_else(
             || Err("stopped".to_owned()),
-            |shared| samples::readiness(&shared),
+            |shared| readiness::readiness(&shared),
         )
     }
 

@@ -348,6 +348,8 @@ impl Feed {
         let mut fed = Vec::new();
         // A reader pool that is full gives its needs back, whose pieces are there at once.
         while self.look_through(desk, own, bytes_max, &mut fed) {}
+        let bytes: usize = fed.iter().map(|(_, fed)| bytes_of(fed)).sum();
+        desk.meter().on_replicated(bytes);
         fed
     }
 
@@ -370,11 +372,7 @@ impl Feed {
         bytes_max: usize,
         fed: &mut Vec<(Key, Fed)>,
     ) -> bool {
-        let of_records = |(_, fed): &(Key, Fed)| match fed {
-            Fed::Records(read) => read.records.len(),
-            Fed::Parts(..) | Fed::Refused(_) => 0,
-        };
-        let mut bytes: usize = fed.iter().map(of_records).sum();
+        let mut bytes: usize = fed.iter().map(|(_, fed)| bytes_of(fed)).sum();
         let mut needs: Vec<(Need, Ticket)> = Vec::new();
         let turn: Vec<u32> = (self.ready.range(self.cursor..))
             .chain(self.ready.range(..self.cursor))
@@ -428,6 +426,14 @@ impl Feed {
             self.on_piece(ticket.part, need.execute());
         }
         true
+    }
+}
+
+/// Bytes of batches in an answer about one partition.
+fn bytes_of(fed: &Fed) -> usize {
+    match fed {
+        Fed::Records(read) => read.records.len(),
+        Fed::Parts(..) | Fed::Refused(_) => 0,
     }
 }
 

@@ -452,6 +452,7 @@ impl ReplicaWorker {
         brought.is_throttled = following.has(key);
         let terms = self.terms();
         if let Some(engine) = self.engines.get_mut(&leader) {
+            self.shared.counts.on_replicated(brought.bytes);
             if engine.way(key) == Some(Way::Tail) {
                 self.tail_bytes += brought.bytes as u64;
             }

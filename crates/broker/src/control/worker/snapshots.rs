@@ -15,6 +15,7 @@ impl QuorumWorker {
             Ok(loaded) => {
                 let mut plan = self.shared.metadata.plan.lock();
                 plan.install(id, Arc::new(loaded.image));
+                (self.shared.counts).on_snapshot(self.shared.env.clock.now());
                 let facts = loaded.facts;
                 Event::SnapshotInstalled { id, size, facts }
             }
@@ -58,6 +59,7 @@ impl QuorumWorker {
                 tracing::error!(target: env::logs::METADATA, "cannot write a snapshot of the metadata: {error}");
             }
             Ok(size) => {
+                (self.shared.counts).on_snapshot(self.shared.env.clock.now());
                 let before = self.shared.metadata.last_snapshot();
                 (self.shared).step_quorum(Event::SnapshotWritten { id, size });
                 if let Some(to) = before.filter(|before| *before < id) {

@@ -1,0 +1,82 @@
+//! Whether clients are served, and the reason where they are not.
+
+use std::time::Duration;
+
+use model::Instant;
+
+use super::census;
+use crate::control::{NOT_COUNTED_IN, leads_for};
+use crate::shared::Shared;
+
+/// `Ok` with what clients may miss, or the reason why none is served.
+pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
+    if let Some(why) = shared.failure() {
+        return Err(why);
+    }
+    if shared.is_stopping() {
+        return Err("stopping".to_owned());
+    }
+    if shared.is_leaving() {
+        return Err("stopping: other brokers take over what this one leads".to_owned());
+    }
+    let outside = outside(shared);
+    let is_ready = outside.is_none();
+    let mut notes = vec![outside.unwrap_or_else(|| "ready".to_owned())];
+    if !is_ready {
+        let unserved = census::unserved(shared);
+        let note = format!("{unserved} partitions that this broker leads are not served");
+        notes.extend((0 < unserved).then_some(note));
+    }
+    for dir in shared.dirs() {
+        let path = dir.path.display();
+        if dir.is_failed() {
+            notes.push(format!("log dir {path} is offline"));
+        } else if dir.is_full() {
+            notes.push(format!("log dir {path} is full, appends are refused"));
+        }
+    }
+    let notes = notes.join("; ");
+    if is_ready { Ok(notes) } else { Err(notes) }
+}
+
+/// The reason why this node has no part in its cluster now.
+fn outside(shared: &Shared) -> Option<String> {
+    let (metadata, settings) = (&shared.metadata, shared.config());
+    if !settings.broker.quorum.roles.broker {
+        let sight = metadata.quorum_sight();
+        let why = format!("waits for its quorum: {}", sight.no_controller());
+        return sight.leader.is_none().then_some(why);
+    }
+    if !metadata.is_serving() {
+        let sight = metadata.quorum_sight();
+        let why = match sight.controller() {
+            None => sight.no_controller(),
+            Some(controller) => format!("{NOT_COUNTED_IN}. It is {controller}"),
+        };
+        return Some(format!("waits for its cluster: {why}"));
+    }
+    if !shared.is_self_fenced() {
+        return None;
+    }
+    let sight = metadata.quorum_sight();
+    let session = settings.broker.quorum.session_timeout;
+    let why = match (sight.controller(), metadata.leads_until()) {
+        (None, _) => sight.no_controller(),
+        (Some(controller), None) => {
+            format!("{controller}, has fenced this broker, or does not know it yet")
+        }
+        (Some(controller), Some(until)) => {
+            let heard = heard_at(until, session);
+            let silence = shared.env.clock.now().since(heard).as_secs();
+            format!("{controller}, has not answered for {silence} s")
+        }
+    };
+    Some(format!("acts as no leader: {why}"))
+}
+
+/// When the heartbeat was sent that was answered last.
+fn heard_at(leads_until: Instant, session: Duration) -> Instant {
+    let leads = leads_for(session);
+    let nanos = u64::try_from(leads.as_nanos()).unwrap_or(u64::MAX);
+    Instant(leads_until.0.saturating_sub(nanos))
+}
