@@ -102,14 +102,25 @@ impl Broker {
 
     /// Node `id`, from 1, of as many as there are addresses.
     pub(crate) fn start_node(id: usize, addresses: &[String], data: &Path) -> Broker {
+        Broker::start_node_by(Command::new(ESKER), (id, addresses), data, &[])
+    }
+
+    /// The same, started by another command that becomes `esker`, with more arguments.
+    pub(crate) fn start_node_by(
+        command: Command,
+        (id, addresses): (usize, &[String]),
+        data: &Path,
+        more: &[&str],
+    ) -> Broker {
         let words = Dir::new();
         let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
         let voter = |(id, address): (usize, &String)| format!("{id}@{address}");
         let voters: Vec<String> = (1..).zip(addresses).map(voter).collect();
         let (id_text, voters) = (id.to_string(), voters.join(","));
-        let more = ["--node-id", &id_text, "--voters", &voters];
+        let mut all = vec!["--node-id", &id_text, "--voters", &voters];
+        all.extend(more);
         let listen = &addresses[id - 1];
-        Broker::spawn(Command::new(ESKER), listen, data, &more, words, file.into())
+        Broker::spawn(command, listen, data, &all, words, file.into())
     }
 
     /// Node `id`, which asks the node at `known` for its cluster.
@@ -195,6 +206,17 @@ impl Broker {
                 .success()
         );
         self.process.wait().unwrap().code()
+    }
+
+    /// Sends a signal that it survives.
+    pub(crate) fn nudge(&self, signal: &str) {
+        let id = self.process.id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    pub(crate) fn process_id(&self) -> u32 {
+        self.process.id()
     }
 
     pub(crate) fn kill(mut self) {

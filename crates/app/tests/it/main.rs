@@ -9,6 +9,7 @@ mod completions;
 mod errors;
 mod groups;
 mod growing;
+mod health;
 mod inspecting;
 mod losing;
 mod members;

@@ -99,14 +99,14 @@ fn levels_are_those_of_the_setting() {
 }
 
 /// The port of metrics and health, as the log names it.
-fn window(broker: &Broker) -> String {
+pub(crate) fn window(broker: &Broker) -> String {
     let log = broker.log();
     let (_, rest) = log.split_once("health on http://").expect(&log);
     rest.split_once('/').unwrap().0.to_owned()
 }
 
 /// Status and body of a GET.
-fn get(address: &str, path: &str, accept: &str) -> (u16, String) {
+pub(crate) fn get(address: &str, path: &str, accept: &str) -> (u16, String) {
     ask(address, "GET", path, accept)
 }
 
@@ -222,7 +222,7 @@ fn every_metric_of_the_table_is_on_the_page_and_no_other() {
 }
 
 /// Runs promtool over an input, where it is installed or in `.cache/`; the line that it is not says how to get it.
-fn check_with_promtool(args: &[&str], input: &str) {
+pub(crate) fn check_with_promtool(args: &[&str], input: &str) {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let spawn = |program: &std::ffi::OsStr| {
         std::process::Command::new(program)
@@ -257,6 +257,50 @@ fn check_with_promtool(args: &[&str], input: &str) {
 #[test]
 fn alert_rules_pass_promtool() {
     check_with_promtool(&["check", "rules", "ops/prometheus/esker-alerts.yml"], "");
+    check_with_promtool(
+        &["test", "rules", "ops/prometheus/esker-alerts-test.yml"],
+        "",
+    );
+}
+
+/// Each alert leads to a section that is there and names it, and an alert that a section names is there.
+#[test]
+fn alerts_and_sections_of_the_handbook_lead_to_each_other() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let (rules, handbook) = (
+        read("ops/prometheus/esker-alerts.yml"),
+        read("docs/operations.md"),
+    );
+    let sections: Vec<(String, &str)> = handbook
+        .split("\n## ")
+        .skip(1)
+        .map(|section| {
+            let title = section.lines().next().unwrap_or_default();
+            let plain = title.to_lowercase().replace(',', "").replace(' ', "-");
+            (plain, section)
+        })
+        .collect();
+    let mut alerts = Vec::new();
+    for rule in rules.split("- alert: ").skip(1) {
+        let alert = rule.lines().next().unwrap();
+        let (_, anchor) = rule.split_once("docs/operations.md#").expect(alert);
+        let anchor = anchor.split('"').next().unwrap();
+        let section = sections.iter().find(|(title, _)| title == anchor);
+        let (_, text) = section.unwrap_or_else(|| panic!("{alert} leads to no section: {anchor}"));
+        assert!(
+            text.contains(&format!("`{alert}`")),
+            "{anchor} does not name {alert}"
+        );
+        alerts.push(alert);
+    }
+    let named = handbook.split('`').filter(|word| {
+        let rest = word.strip_prefix("Esker");
+        rest.is_some_and(|rest| rest.chars().all(char::is_alphanumeric))
+    });
+    for name in named {
+        assert!(alerts.contains(&name), "{name} is no alert");
+    }
 }
 
 #[test]
