@@ -157,8 +157,12 @@ impl Bench {
     /// The answer at the front, when it is there.
     pub(crate) fn answer<R: wire::Request>(&mut self, version: i16) -> Option<R::Response> {
         let connection = self.shard.connections.get_mut(CONN);
-        let answer = connection.expect("it stays open").take_answer()?;
+        let connection = connection.expect("it stays open");
+        let before = connection.unanswered_bytes();
+        let answer = connection.take_answer()?;
+        let done = before - connection.unanswered_bytes();
         // The client has it, though nothing was sent.
+        self.shard.connections.request_bytes -= done;
         self.shard.connections.answers_unsent = 0;
         let mut reader = wire::Reader::new(Bytes::from(answer).slice(4..));
         let decoded = wire::frame::decode_response::<R>(&mut reader, version);

@@ -18,6 +18,7 @@ use super::memory::Account;
 #[cfg(test)]
 use super::outbox::Chunk;
 use super::outbox::{Outbox, Reply};
+use super::share::Room;
 use super::transport::Transport;
 use crate::ops::Asker;
 use crate::ops::produce::Origin;
@@ -80,6 +81,10 @@ pub(crate) struct Connection {
     pub(crate) is_held: bool,
     /// Not read until there is memory for the rest of its request.
     pub(crate) is_denied: bool,
+    /// Has its share of the memory for requests, or brings records that have to wait: not read until something of that is over.
+    pub(super) is_crowded: bool,
+    /// Of requests that are not answered.
+    request_bytes: usize,
 }
 
 impl Connection {
@@ -105,6 +110,8 @@ impl Connection {
             is_closing: false,
             is_held: false,
             is_denied: false,
+            is_crowded: false,
+            request_bytes: 0,
         }
     }
 
@@ -115,6 +122,7 @@ impl Connection {
             && !self.is_closing
             && !self.is_held
             && !self.is_denied
+            && !self.is_crowded
     }
 
     /// Nothing is to be sent, now or later.
@@ -160,6 +168,20 @@ impl Connection {
     pub(crate) fn economise(&mut self, account: &mut Account, now: Instant) -> bool {
         self.inbox.trim(account);
         self.is_denied || !self.inbox.is_late(account.has_licence(self.id), now)
+    }
+
+    /// Looks whether the next request may be taken, or read on; false when it has to wait.
+    pub(super) fn fits(&mut self, room: Room, account: &mut Account) -> bool {
+        let next = self.inbox.head();
+        self.is_crowded = next.is_some_and(|next| !room.admits(self.request_bytes, next));
+        if self.is_crowded {
+            // Others may finish theirs meanwhile.
+            account.end_denial(self.id);
+            if account.finish(self.id) {
+                self.inbox.cut(account);
+            }
+        }
+        !self.is_crowded
     }
 
     /// The next whole frame, without its length prefix.
@@ -225,6 +247,7 @@ impl Connection {
             return None;
         };
         self.first_slot += 1;
+        self.request_bytes -= front.request_bytes;
         self.ready_bytes -= reply.len;
         self.ready_memory -= reply.memory;
         let chunks = reply.chunks.iter().map(|chunk| match chunk {
@@ -236,6 +259,7 @@ impl Connection {
 
     /// Reserves the place of the answer to a request.
     pub(crate) fn open_slot(&mut self, request_bytes: usize) -> SlotNumber {
+        self.request_bytes += request_bytes;
         self.slots.push_back(Slot {
             request_bytes,
             state: SlotState::Waiting,
@@ -248,6 +272,7 @@ impl Connection {
         let slot = &mut self.slots[(number - self.first_slot) as usize];
         let more = bytes.saturating_sub(slot.request_bytes);
         slot.request_bytes += more;
+        self.request_bytes += more;
         more
     }
 
@@ -288,6 +313,7 @@ impl Connection {
                 self.outbox.push(reply);
             }
         }
+        self.request_bytes -= done;
         done
     }
 
@@ -315,7 +341,7 @@ impl Connection {
 
     /// Request bytes that will never be answered, when the connection goes away.
     pub(crate) fn unanswered_bytes(&self) -> usize {
-        self.slots.iter().map(|slot| slot.request_bytes).sum()
+        self.request_bytes
     }
 }
 

@@ -37,6 +37,9 @@ pub(crate) struct Connections {
     /// To be read or flushed in this turn.
     pub(super) active: BTreeSet<ConnId>,
     pub(super) answers_unsent: usize,
+    /// Not read until requests are done with.
+    crowded: BTreeSet<ConnId>,
+    has_freed: bool,
     /// Bytes of requests that are read and not answered.
     pub(crate) request_bytes: usize,
     /// Bytes of answers in memory that clients have not taken, and of those that are put together.
@@ -80,6 +83,8 @@ impl Connections {
     pub(super) fn remove(&mut self, conn: ConnId) -> Option<Connection> {
         let connection = self.open.remove(&conn)?;
         self.request_bytes -= connection.unanswered_bytes();
+        self.has_freed = true;
+        self.crowded.remove(&conn);
         self.unsent_memory -= connection.unsent_memory();
         self.active.remove(&conn);
         Some(connection)
@@ -90,7 +95,9 @@ impl Connections {
         let Some(connection) = self.open.get_mut(&conn) else {
             return Sent::Open;
         };
-        self.request_bytes -= connection.collect(now);
+        let done = connection.collect(now);
+        self.request_bytes -= done;
+        self.has_freed |= 0 < done;
         let unsent = connection.unsent_memory();
         let flushed = connection.flush(poller, now);
         self.unsent_memory -= unsent - connection.unsent_memory();
@@ -101,6 +108,31 @@ impl Connections {
             self.active.insert(conn);
         }
         Sent::Open
+    }
+
+    /// The next request of a connection waits until others are done with.
+    pub(super) fn crowd(&mut self, conn: ConnId) {
+        self.crowded.insert(conn);
+    }
+
+    pub(super) fn is_any_crowded(&self) -> bool {
+        !self.crowded.is_empty()
+    }
+
+    /// True if requests were done with since those that wait were looked at.
+    pub(super) fn has_freed(&self) -> bool {
+        self.has_freed && self.is_any_crowded()
+    }
+
+    /// Those whose next request waits are looked at once more.
+    pub(super) fn retry_crowded(&mut self) {
+        self.has_freed = false;
+        for conn in std::mem::take(&mut self.crowded) {
+            if let Some(connection) = self.open.get_mut(&conn) {
+                connection.is_crowded = false;
+                self.active.insert(conn);
+            }
+        }
     }
 
     /// Nothing more of this connection is handled before `unhold`.

@@ -11,6 +11,7 @@ use env::ConnId;
 use model::Instant;
 
 use super::memory::Account;
+use super::share::Head;
 use crate::ops::source::Source;
 
 /// Bytes that a connection begins with, and stays at while its requests are small and each is done with before the next one comes:
@@ -173,6 +174,16 @@ impl Inbox {
             WAIT_MAX
         };
         FREE_BYTES < self.held && !self.bytes.is_empty() && waits_max < self.waited + waits
+    }
+
+    /// The beginning of the next request, as soon as it is there; `None` for what is none.
+    pub(super) fn head(&self) -> Option<Head> {
+        let bytes = usize::try_from(self.announced()?).ok()?;
+        let api = self.bytes.get(4..6)?.first_chunk().copied()?;
+        Some(Head {
+            bytes,
+            api: i16::from_be_bytes(api),
+        })
     }
 
     /// The next whole frame, without its length prefix.

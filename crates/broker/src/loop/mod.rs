@@ -14,6 +14,7 @@ pub(crate) mod memory;
 mod outbox;
 mod pending;
 mod shard;
+mod share;
 mod timers;
 mod transport;
 

@@ -16,6 +16,7 @@ use super::connections::{Connections, Sent};
 use super::inbox::Frame;
 use super::memory::Account;
 use super::pending::Pending;
+use super::share::Room;
 use crate::coordinate::question::Answered;
 use crate::inboxes::Post;
 use crate::inboxes::{Redeemed, ShardId};
@@ -41,7 +42,7 @@ const ASKED_RECENTLY: Duration = Duration::from_millis(600);
 const SERVED_BEFORE_ROUND: usize = 16;
 /// Answers to one commit that leave before the next ones are made.
 const SENDS_EARLY_MIN: usize = 8;
-/// While a log directory is overloaded the sockets are left alone for this long.
+/// While a log directory is overloaded records are left in their sockets for this long.
 const OVERLOAD_PAUSE: Duration = Duration::from_millis(5);
 /// How often idle connections are looked for.
 pub(super) const IDLE_CHECK: Duration = Duration::from_secs(5);
@@ -138,12 +139,10 @@ impl Shard {
         let mut any = false;
         for _ in 0..RECEIVES_MAX {
             any |= self.handle_frames(conn);
-            let budget_is_spent =
-                self.connections.request_bytes >= self.desk.shared.request_bytes_max();
             let Some(connection) = self.connections.get_mut(conn) else {
                 return any;
             };
-            if !connection.is_readable || !connection.has_room() || budget_is_spent {
+            if !connection.is_readable || !connection.has_room() {
                 break;
             }
             if !connection.make_room(&mut self.account) {
@@ -178,10 +177,15 @@ impl Shard {
     pub(super) fn handle_frames(&mut self, conn: ConnId) -> bool {
         let mut any = false;
         loop {
+            let room = self.room();
             let Some(connection) = self.connections.get_mut(conn) else {
                 return any;
             };
             if !connection.has_room() {
+                return any;
+            }
+            if !connection.fits(room, &mut self.account) {
+                self.connections.crowd(conn);
                 return any;
             }
             match connection.next_frame(self.desk.shared.frame_bytes_max(), &mut self.account) {
@@ -406,6 +410,8 @@ impl Shard {
             let pause = if is_short { SHORT_CHECK } else { IDLE_CHECK };
             self.idle_check = self.desk.now.plus(pause);
             self.close_idle();
+            // The bound itself may have been raised.
+            self.connections.retry_crowded();
             self.publish_committed();
             self.hall().expire();
         }
@@ -432,6 +438,22 @@ impl Shard {
                 connection.is_denied = false;
                 self.connections.active.insert(conn);
             }
+        }
+    }
+
+    fn room(&self) -> Room {
+        Room {
+            taken: self.connections.request_bytes,
+            bytes_max: self.desk.shared.request_bytes_max(),
+            has_room_for_records: self.paused_until.is_none(),
+        }
+    }
+
+    /// Lets requests go on that waited for others, or for a log directory.
+    fn retry_crowded(&mut self, was_paused: bool) {
+        let is_over = was_paused && self.paused_until.is_none();
+        if self.connections.has_freed() || is_over {
+            self.connections.retry_crowded();
         }
     }
 
@@ -467,12 +489,14 @@ impl Shard {
 impl Worker for Shard {
     fn turn(&mut self) -> Turn {
         self.desk.refresh_time();
+        let was_paused = self.paused_until.is_some();
         self.paused_until = self
             .is_overloaded()
             .then(|| self.desk.now.plus(OVERLOAD_PAUSE));
         if self.paused_until.is_some() {
             self.desk.meter().on_pause();
         }
+        self.retry_crowded(was_paused);
         self.retry_denied();
         self.retry_accept();
         for _ in 0..DRAINS_MAX {
@@ -481,7 +505,7 @@ impl Worker for Shard {
                 self.poll(Some(Duration::ZERO));
             }
             self.take_in();
-            if self.paused_until.is_some() || !self.serve_active() {
+            if !self.serve_active() {
                 break;
             }
             self.commit_early();
@@ -533,18 +557,18 @@ impl Worker for Shard {
             return Turn::Done;
         }
         self.tell_held();
-        let is_budget_left = self.connections.request_bytes < self.desk.shared.request_bytes_max();
         if self.desk.coordinators.is_loading() {
             return Turn::Again;
         }
-        if !self.connections.active.is_empty() && self.paused_until.is_none() && is_budget_left {
+        if !self.connections.active.is_empty() || self.connections.has_freed() {
             return Turn::Again;
         }
         let until = [
             commit_wait,
             self.door.timers.next(),
             self.desk.coordinators.next_retry(),
-            self.paused_until,
+            self.paused_until
+                .filter(|_| self.connections.is_any_crowded()),
             self.retry_denied,
             self.accept_at,
             self.desk.stops_by.filter(|by| self.desk.now < *by),

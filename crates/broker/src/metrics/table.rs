@@ -91,7 +91,7 @@ metrics! {
     WAITING "esker_requests_waiting" Gauge [] "requests that wait for a disk, for records or for members of a group";
     FETCH_SESSIONS "esker_fetch_sessions" Gauge [] "fetch sessions that are remembered";
     PAUSES "esker_read_pauses_total" Counter []
-        "times that sockets were left alone because a log directory was overloaded: how clients are throttled";
+        "times that records were left in their sockets because a log directory was overloaded: how producers are throttled";
 
     TOPICS "esker_topics" Gauge [] "topics";
     PARTITIONS "esker_partitions" Gauge [] "partitions with a replica on this broker (Kafka: PartitionCount)";

@@ -10,6 +10,7 @@ mod isr;
 mod lost;
 mod misfits;
 mod nodes;
+mod pipelined;
 mod preferred;
 mod reads;
 mod repairs;

@@ -389,6 +389,26 @@ impl Nodes {
         Some(decoded::<R>(answer, version))
     }
 
+    /// A client that sends all of `requests` on one connection, whatever is answered.
+    pub(super) fn pipe<R: Request>(&self, node: Node, requests: &[R], version: i16) -> Pipe {
+        let address = self.machines.address(HostId(node), PORT);
+        let conn = self.machines.outside().connect(address);
+        let unsent = requests.iter().flat_map(|request| frame(request, version));
+        Pipe {
+            conn: conn.expect("it takes connections"),
+            unsent: unsent.collect(),
+            sent: 0,
+            got: Vec::new(),
+            answered: 0,
+            wanted: requests.len(),
+        }
+    }
+
+    /// Time passes, until `is_over` says so; false if it never did.
+    pub(super) fn run(&self, time: Duration, mut is_over: impl FnMut() -> bool) -> bool {
+        self.machines.run_until(time, |_| is_over())
+    }
+
     /// Makes a topic of one partition with these replicas, the first of which leads when all nodes know it.
     pub(super) fn create_on(&self, topic: &str, replicas: &[Node], configs: &[(&str, &str)]) {
         let config = |(name, value): &(&str, &str)| CreatableTopicConfig {
@@ -500,6 +520,48 @@ impl Nodes {
             answer.coordinators[0].error_code
         });
         Node::try_from(found.coordinators[0].node_id).expect("one of three")
+    }
+}
+
+/// Requests on their way without waiting for the answers to those before.
+pub(super) struct Pipe {
+    conn: SimConn,
+    unsent: Vec<u8>,
+    sent: usize,
+    got: Vec<u8>,
+    answered: usize,
+    wanted: usize,
+}
+
+impl Pipe {
+    /// Sends what the connection takes, and counts the answers that came.
+    pub(super) fn turn(&mut self) {
+        while self.sent < self.unsent.len() {
+            match self.conn.send(&self.unsent[self.sent..]) {
+                Ok(0) | Err(_) => break,
+                Ok(sent) => self.sent += sent,
+            }
+        }
+        let mut buf = [0; 4096];
+        while let Ok(read) = self.conn.recv(&mut buf)
+            && 0 < read
+        {
+            self.got.extend_from_slice(&buf[..read]);
+        }
+        let mut at = 0;
+        while let Some(answer) = whole(&self.got[at..]) {
+            at += 4 + answer.len();
+            self.answered += 1;
+        }
+        self.got.drain(..at);
+    }
+
+    pub(super) fn answered(&self) -> usize {
+        self.answered
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.answered == self.wanted
     }
 }
 
