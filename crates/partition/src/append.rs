@@ -80,7 +80,7 @@ pub enum AppendError {
     NotLeader { epoch: LeaderEpoch },
     /// Client: send again from the first batch that was not acknowledged.
     #[error(
-        "the leader of epoch {epoch} is new: producer {id} begins with sequence 0, or sends sequence {got} again in some seconds"
+        "the leader of epoch {epoch} is new: producer {id} begins with sequence 0, or sends sequence {got} again"
     )]
     NewLeader {
         epoch: LeaderEpoch,
@@ -578,7 +578,7 @@ impl PartitionState {
     }
 
     /// A producer of which nothing is known may begin with any sequence, but not behind a batch that was refused a moment ago, nor
-    /// where it is known to begin (KAFKA-18202). In a new office it sends its batches again, if it does not begin with its first: the leader
+    /// where it is known to begin (KAFKA-18202). In a new office it sends its batches again once, if it does not begin with its first: the leader
     /// before may have refused that one, when others were on their way here.
     fn check_beginning(
         &mut self,
@@ -597,7 +597,12 @@ impl PartitionState {
         if let Some(want) = want {
             return Err(ProducerError::OutOfOrderSequence { id, got, want }.into());
         }
-        if Sequence(0) < got && self.progress.has_led_for_less(NEW_OFFICE, moment.now) {
+        // A client sends a batch again once none in front of it is under way: the same one again is where the producer goes on.
+        let is_first_again = self.guards.has_refused(id, batch.producer_epoch(), got);
+        if Sequence(0) < got
+            && !is_first_again
+            && self.progress.has_led_for_less(NEW_OFFICE, moment.now)
+        {
             self.await_again(batch, moment.wall);
             let epoch = self.progress.epoch();
             return Err(AppendError::NewLeader { epoch, id, got });

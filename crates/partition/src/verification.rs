@@ -155,6 +155,17 @@ impl Guards {
         entry.lowest.filter(|lowest| *lowest < first)
     }
 
+    /// True if a producer of which nothing else is known was refused when it began with this very sequence, and with no lower one.
+    pub(crate) fn has_refused(
+        &self,
+        id: ProducerId,
+        epoch: ProducerEpoch,
+        first: Sequence,
+    ) -> bool {
+        let entry = self.known.get(&id).filter(|entry| entry.epoch == epoch);
+        entry.is_some_and(|entry| entry.lowest == Some(first))
+    }
+
     /// Any producer of which nothing is known may begin anywhere.
     pub(crate) fn await_nobody(&mut self) {
         self.known.retain(|_, entry| entry.holders > 0);

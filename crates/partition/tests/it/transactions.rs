@@ -414,9 +414,10 @@ fn a_batch_that_was_sent_behind_one_that_no_leader_took_does_not_begin_in_its_pl
     }
 }
 
-/// The leader before refused the first, and the second was sent to this one when the client had heard of it.
+/// The leader before refused the first, and the second was sent to this one when the client had heard of it. A producer that was idle goes
+/// on with the batch that it sends again, because nothing in front of that is under way.
 #[test]
-fn in_a_new_office_a_producer_begins_with_its_first_batch_or_a_while_later() {
+fn in_a_new_office_a_producer_begins_with_its_first_batch_or_with_one_that_comes_again() {
     let machine = machine(1);
     let mut rig = open(&machine, &[small_segments()]).unwrap();
     let role = Role::Leading(Replicas {
@@ -435,13 +436,21 @@ fn in_a_new_office_a_producer_begins_with_its_first_batch_or_a_while_later() {
         };
         rig.partitions[0].append(batch, Acks::None, moment)
     };
-    for (id, sequence) in [(5, 2), (6, 1)] {
+    for (id, sequence) in [(5, 2), (6, 1), (7, 3), (7, 2)] {
         let behind = append(&mut rig, records(id, sequence, 1, false), SECOND);
         assert!(matches!(behind, Err(AppendError::NewLeader { .. })));
     }
     append(&mut rig, records(5, 0, 2, false), SECOND).unwrap();
     append(&mut rig, records(5, 2, 1, false), SECOND).unwrap();
-    append(&mut rig, records(6, 1, 1, false), 4 * SECOND).unwrap();
+    append(&mut rig, records(6, 1, 1, false), SECOND).unwrap();
+    // One behind the lowest that was refused is no beginning.
+    let behind = append(&mut rig, records(7, 3, 1, false), SECOND);
+    assert!(matches!(
+        behind,
+        Err(AppendError::Producer(ProducerError::OutOfOrderSequence { want, .. })) if want == Sequence(2)
+    ));
+    append(&mut rig, records(7, 2, 1, false), SECOND).unwrap();
+    append(&mut rig, records(9, 2, 1, false), 4 * SECOND).unwrap();
 }
 
 /// Earlier batches are lost, or are still to come; of an older client its records may have been deleted.
