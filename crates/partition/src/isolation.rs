@@ -43,12 +43,12 @@ impl Scope {
         }
     }
 
-    /// All that the files of any replica have, for a comparison with those of others.
+    /// The view of the files of any replica, for a comparison with those of others.
     #[must_use]
-    pub fn of_files() -> Scope {
+    pub fn of_files(isolation: Isolation) -> Scope {
         Scope {
             anew: true,
-            ..Scope::of_any(Isolation::Log)
+            ..Scope::of_any(isolation)
         }
     }
 }

@@ -66,12 +66,13 @@ pub struct Ask {
 }
 
 impl Ask {
+    /// Brokers alone are shown what is not committed: the request names the registration of this one.
     #[must_use]
-    pub fn request(&self) -> FetchRequest {
+    pub fn request(&self, broker_epoch: i64) -> FetchRequest {
         FetchRequest {
             replica_state: ReplicaState {
                 replica_id: COMPARISON,
-                ..ReplicaState::default()
+                replica_epoch: broker_epoch,
             },
             max_wait_ms: 0,
             min_bytes: 0,

@@ -103,6 +103,10 @@ struct Walk<'a> {
     reported_at: Instant,
 }
 
+/// A replica that knows less to be committed than its leader is asked again after this pause, for 2 s in all.
+const LEARNING_PAUSE: Duration = Duration::from_millis(100);
+const LEARNING_TRIES: u32 = 20;
+
 const SEE_STATUS: &str = "`esker cluster status` says what is wrong and what to do";
 const CATCHES_UP: &str = "verify again once `esker topic describe` shows no lag";
 
@@ -129,7 +133,7 @@ impl Walk<'_> {
         brokers.sort_by_key(|broker| (*broker != leader, *broker));
         let (mut ends, mut start) = (Vec::new(), 0);
         for broker in brokers {
-            match self.ends(broker, partition.index) {
+            match self.ends(broker, partition.index, committed) {
                 Ok(told) => {
                     if told.log_end < committed {
                         verdict.fails(
@@ -179,13 +183,23 @@ impl Walk<'_> {
         verdict
     }
 
-    fn ends(&mut self, broker: i32, index: i32) -> Result<ReplicaEnds, String> {
-        let told = self
-            .client
-            .replica_ends(broker, &self.topic.name, &[index])
-            .map_err(|error| error.to_string())?;
-        let told = told.get(&index).copied();
-        told.ok_or_else(|| format!("broker {broker} does not say where it ends"))
+    /// The ends of a replica, which shows no more than it knows to be committed: a follower learns of that a moment after its leader.
+    fn ends(&mut self, broker: i32, index: i32, committed: i64) -> Result<ReplicaEnds, String> {
+        let mut tries = 0..LEARNING_TRIES;
+        loop {
+            let told = self
+                .client
+                .replica_ends(broker, &self.topic.name, &[index])
+                .map_err(|error| error.to_string())?;
+            let told = told.get(&index).copied();
+            let is_behind = told.is_none_or(|told| told.log_end < committed);
+            if !is_behind || tries.next().is_none() {
+                return told.ok_or_else(|| format!("broker {broker} does not say where it ends"));
+            }
+            let env = self.client.env();
+            let until = env.clock.now().plus(LEARNING_PAUSE);
+            env.threads.bell().wait(Some(until));
+        }
     }
 
     fn compare(
@@ -246,7 +260,7 @@ impl Walk<'_> {
             what,
         };
         match error.code() {
-            Some(ErrorCode::OffsetOutOfRange) => match self.ends(broker, index) {
+            Some(ErrorCode::OffsetOutOfRange) => match self.ends(broker, index, 0) {
                 Ok(told) if from < told.log_start => {
                     comparison.skip_to(told.log_start);
                     return Ok(());

@@ -48,6 +48,13 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// True if the asker may be another node.
+    pub(crate) fn is_of_peer(&self) -> bool {
+        let shared = &self.desk.shared;
+        let ip = self.asker.peer.ip();
+        ip.is_loopback() || shared.config().broker.quorum.is_insecure
+    }
+
     pub(crate) fn version(&self) -> i16 {
         self.address.version
     }

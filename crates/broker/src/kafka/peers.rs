@@ -14,30 +14,23 @@ use super::parked::Waiting;
 use crate::control::{Order, Question};
 use crate::event_loop::Outcome;
 
-/// True if the asker may be another node.
-pub(super) fn is_peer(call: &Call<'_>) -> bool {
-    let shared = &call.desk.shared;
-    let ip = call.asker.peer.ip();
-    ip.is_loopback() || shared.config().broker.quorum.is_insecure
-}
-
 /// True if the asker may be a replica of a partition. Alone a broker has none beside its own.
 pub(super) fn has_replicas(call: &Call<'_>) -> bool {
-    !call.desk.shared.metadata.is_alone() && is_peer(call)
+    !call.desk.shared.metadata.is_alone() && call.is_of_peer()
 }
 
 /// True if the request is one of another node.
 pub(super) fn is_served(call: &Call<'_>, key: ApiKey, version: i16) -> bool {
     let row = api::PEERS.iter().find(|row| row.key == key);
     row.is_some_and(|row| (row.min..=row.max).contains(&version))
-        && is_peer(call)
+        && call.is_of_peer()
         && !(is_of_voters(key) && call.desk.shared.metadata.is_alone())
 }
 
 /// The rows of the table of APIs that only other nodes are shown.
 pub(crate) fn rows(call: &Call<'_>) -> Vec<api::Served> {
     let is_alone = call.desk.shared.metadata.is_alone();
-    let rows = api::PEERS.iter().filter(|_| is_peer(call));
+    let rows = api::PEERS.iter().filter(|_| call.is_of_peer());
     let rows = rows.filter(|row| !is_alone || !is_of_voters(row.key));
     rows.copied().collect()
 }
@@ -57,7 +50,7 @@ pub(super) fn is_fetch_of_quorum(call: &Call<'_>, request: &FetchRequest) -> boo
         [topic] => is_metadata(&topic.topic, topic.topic_id),
         _ => false,
     };
-    is_of_quorum && is_peer(call)
+    is_of_quorum && call.is_of_peer()
 }
 
 pub(super) fn route(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcome {

@@ -181,7 +181,8 @@ fn sources(shared: &Shared, key: Key) -> Sources {
 
 fn outbound(shared: &Shared, ask: Ask, now: Instant) -> Option<Outbound<u64>> {
     let endpoint = shared.endpoint_of(ask.broker)?;
-    let frame = wire::frame::encode_request(&ask.request(), FETCH_VERSION, 0, Some("esker"))
+    let request = ask.request(shared.metadata.broker_epoch());
+    let frame = wire::frame::encode_request(&request, FETCH_VERSION, 0, Some("esker"))
         .ok()?
         .into_bytes()
         .ok()?;

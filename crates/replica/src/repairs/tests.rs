@@ -116,8 +116,9 @@ fn a_request_asks_as_one_that_compares_replicas() {
     let [Effect::Ask(ask)] = effects[..] else {
         panic!("{effects:?}");
     };
-    let request = ask.request();
-    assert_eq!(request.replica_state.replica_id, -2);
+    let request = ask.request(7);
+    let state = &request.replica_state;
+    assert_eq!((state.replica_id, state.replica_epoch), (-2, 7));
     assert_eq!((request.session_id, request.session_epoch), (0, -1));
     let partition = &request.topics[0].partitions[0];
     assert_eq!(

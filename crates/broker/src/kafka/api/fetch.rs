@@ -41,7 +41,7 @@ pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
         .unwrap_or(0)
         .min(call.desk.shared.fetch_bytes_max());
     let wait = std::time::Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let (kind, scope) = scope(&request, call.version());
+    let (kind, scope) = scope(call, &request);
     let terms = Terms {
         kind,
         scope,
@@ -94,8 +94,10 @@ pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
 }
 
 /// Consumers of [`FOLLOWER_VERSION`] are served by replicas that follow as well (KIP-392). One that names itself as no consumer and no
-/// broker either, as Kafka's `DEBUGGING_CONSUMER_ID` (-2), compares replicas.
-fn scope(request: &FetchRequest, version: i16) -> (Kind, Scope) {
+/// broker either, as Kafka's `DEBUGGING_CONSUMER_ID` (-2), compares replicas, as far as they are committed. A broker that repairs its own
+/// replica does so too and names its registration: it is shown the rest as well.
+fn scope(call: &Call<'_>, request: &FetchRequest) -> (Kind, Scope) {
+    let version = call.version();
     let replica_id = match request.replica_state.replica_id {
         CONSUMER => request.replica_id,
         replica_id => replica_id,
@@ -110,8 +112,22 @@ fn scope(request: &FetchRequest, version: i16) -> (Kind, Scope) {
             (Kind::Consumer, scope)
         }
         0.. => (Kind::Replica, Scope::of_leader(Isolation::Log)),
-        _ => (Kind::Comparison, Scope::of_files()),
+        _ => {
+            let isolation = if repairs(call, request.replica_state.replica_epoch) {
+                Isolation::Log
+            } else {
+                isolation(request.isolation_level)
+            };
+            (Kind::Comparison, Scope::of_files(isolation))
+        }
     }
+}
+
+/// True if a broker that lives asks, in this epoch of its registration.
+fn repairs(call: &Call<'_>, epoch: i64) -> bool {
+    let image = call.desk.shared.metadata.image();
+    let mut brokers = image.brokers();
+    call.is_of_peer() && brokers.any(|broker| broker.epoch == epoch && !broker.is_fenced)
 }
 
 /// Brokers that live in the rack of a consumer and are reached as this one was; none where this one is in it, or nobody is to look.

@@ -20,8 +20,7 @@ use crate::kafka::parked::{Search, Waiting};
 use crate::ops::Refused;
 use crate::ops::search::{Asked, SearchRefusal, SearchResult, Searching, Spot};
 
-/// Replica ids of those that are no brokers.
-const CONSUMER: i32 = -1;
+/// The replica id of one that compares replicas.
 const COMPARISON: i32 = -2;
 
 const LATEST: i64 = -1;
@@ -57,11 +56,11 @@ pub(crate) fn on_list_offsets(call: &mut Call<'_>, request: ListOffsetsRequest) 
             current_epoch: LeaderEpoch(asked.current_leader_epoch),
             spot: spot(asked.timestamp, version),
         });
-    // Brokers are told of the log itself, and so is one that compares replicas, by each of them.
+    // Other brokers are told of the log itself. One that compares replicas is answered by each of them.
     let scope = Scope {
         isolation: match request.replica_id {
-            CONSUMER => isolation(request.isolation_level),
-            _ => Isolation::Log,
+            0.. if call.is_of_peer() => Isolation::Log,
+            _ => isolation(request.isolation_level),
         },
         leader_only: request.replica_id != COMPARISON,
         anew: false,
@@ -194,6 +193,8 @@ mod tests {
     use wire::messages::{CreateTopicsRequest, OffsetForLeaderEpochRequest};
 
     const TOPIC: &str = "t";
+    const CONSUMER: i32 = -1;
+    const FOLLOWER: i32 = 2;
 
     /// Offset and leader epoch of an end of the log.
     fn edge(bench: &mut Bench, timestamp: i64) -> (i64, i32) {
@@ -350,13 +351,14 @@ mod tests {
             let (code, _) = asked(&mut bench, (CONSUMER, timestamp), 4);
             assert_eq!(code, ErrorCode::LeaderNotAvailable);
         }
-        // Offsets known to be committed are answered, and so is the log.
+        // Offsets known to be committed are answered, and a broker is told of the log.
         assert_eq!(
             asked(&mut bench, (CONSUMER, EARLIEST), 5),
             (ErrorCode::None, 0)
         );
+        assert_eq!(asked(&mut bench, (COMPARISON, LATEST), 5), not_yet);
         assert_eq!(
-            asked(&mut bench, (COMPARISON, LATEST), 5),
+            asked(&mut bench, (FOLLOWER, LATEST), 5),
             (ErrorCode::None, 2)
         );
         let said = FollowerAt {

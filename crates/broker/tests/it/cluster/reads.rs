@@ -17,6 +17,8 @@ use super::nodes::*;
 const TOPIC: &str = "t";
 const CONSUMER: i32 = -1;
 const COMPARISON: i32 = -2;
+/// A replica that Kafka moves to another directory.
+const FUTURE: i32 = -3;
 /// The last version that names topics.
 const FETCH: i16 = 12;
 
@@ -150,7 +152,7 @@ fn await_committed(nodes: &Nodes, node: Node, offset: i64) {
 }
 
 #[test]
-fn a_follower_shows_consumers_what_is_committed_and_tools_all_it_has() {
+fn a_follower_shows_what_is_committed_to_new_consumers_and_to_tools() {
     let (nodes, leader, others) = replicated(Nodes::start(41));
     for value in ["a", "b", "c"] {
         produce(&nodes, leader, value);
@@ -175,8 +177,9 @@ fn a_follower_shows_consumers_what_is_committed_and_tools_all_it_has() {
     assert_eq!(read(&nodes, leader, 2, COMPARISON, FETCH), (none, vec![2]));
 }
 
+/// Replica ids below -1 are of no broker (Kafka's `FetchRequest.isConsumer`), and one above is believed of a peer alone.
 #[test]
-fn what_is_not_committed_is_shown_to_tools_alone() {
+fn what_is_not_committed_is_shown_to_no_client() {
     let (mut nodes, leader, others) = replicated(Nodes::start(42));
     produce(&nodes, leader, "a");
     for node in others {
@@ -187,10 +190,13 @@ fn what_is_not_committed_is_shown_to_tools_alone() {
     let answer = nodes.ask(leader, &request, 12).expect("an answer");
     assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
     let none = ErrorCode::None;
-    assert_eq!(read(&nodes, leader, 1, CONSUMER, FETCH), (none, vec![]));
-    assert_eq!(read(&nodes, leader, 1, COMPARISON, FETCH), (none, vec![1]));
-    assert_eq!(end(&nodes, leader, CONSUMER), (none, 1));
-    assert_eq!(end(&nodes, leader, COMPARISON), (none, 2));
+    for id in [CONSUMER, COMPARISON, FUTURE, -9] {
+        for version in [10, FETCH] {
+            let told = read(&nodes, leader, 1, id, version);
+            assert_eq!(told, (none, vec![]), "{id} in {version}");
+        }
+        assert_eq!(end(&nodes, leader, id), (none, 1), "{id}");
+    }
 }
 
 #[test]
