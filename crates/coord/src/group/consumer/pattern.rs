@@ -2,7 +2,8 @@
 //!
 //! A heartbeat that brings a new pattern compiles it, and looks for its topics if that is little work. All else is done by ticks, a
 //! little at a time, and written in batches of its own: nobody's heartbeat waits for the patterns of others, or fails by them. Where
-//! topics came or went, the patterns of a group are looked at again with its next heartbeat, but not more often than Kafka does. It
+//! topics came or went, the patterns of a group are looked at again with its next heartbeat: at once where that is the first change since the
+//! group has any, and then not more often than Kafka does. It
 //! looks again after `group.consumer.regex.refresh.interval.ms` too, for what its authorizer may say by then; nothing here depends on
 //! time alone.
 
@@ -39,6 +40,8 @@ pub(super) struct Lookout {
     credit: Credit,
     /// When all patterns were last looked at, and among which names.
     last: Option<(Instant, u64)>,
+    /// Nothing but the first pattern was looked for: a topic that was made a moment before, at another broker, may be missing.
+    is_fresh: bool,
     waiting: VecDeque<String>,
     search: Option<Search>,
     /// Topics that are not written yet.
@@ -178,6 +181,7 @@ impl ConsumerGroup {
         let lookout = &mut self.lookout;
         if self.pattern_counts.is_empty() {
             lookout.last = Some((cx.at.now, cx.topics.names_version()));
+            lookout.is_fresh = true;
         }
         lookout.credit.renew(cx.at.now);
         lookout.credit.spend(compiled.steps_to_make());
@@ -204,10 +208,13 @@ impl ConsumerGroup {
         }
         let names = cx.topics.names_version();
         let is_due = lookout.last.is_none_or(|(at, before)| {
-            at.plus(LOOK_INTERVAL) <= cx.at.now
-                && (before != names || self.pattern_counts.len() != self.resolved.len())
+            let is_over = at.plus(LOOK_INTERVAL) <= cx.at.now;
+            let is_stale = before != names;
+            lookout.is_fresh && is_stale
+                || is_over && (is_stale || self.pattern_counts.len() != self.resolved.len())
         });
         if is_due {
+            lookout.is_fresh = false;
             lookout.last = Some((cx.at.now, names));
             lookout.waiting = self.pattern_counts.keys().cloned().collect();
             lookout.next = Some(cx.at.now);

@@ -53,9 +53,6 @@ fn patterns_follow_the_topics() {
          topic bar:1
          join a pattern=foo.* => 2: foo10
          topic foo2:1
-         pass 9999
-         beat a => 2
-         pass 1
          beat a => 2
          pass 0
          beat a => 3: foo10 foo20
@@ -75,6 +72,27 @@ fn patterns_follow_the_topics() {
          beat a => 5: bar0 bax0 baz0
          pattern a => 5:
          beat a => 6",
+    );
+}
+
+/// The first assignment missed a topic that another broker had made a moment before, and its members waited ten seconds for it.
+#[test]
+fn a_topic_that_comes_right_behind_the_first_pattern_is_found_with_the_next_heartbeat() {
+    play(
+        "topic foo1:1
+         join a pattern=fo.* => 2: foo10
+         topic foo2:1
+         beat a => 2
+         pass 0
+         beat a => 3: foo10 foo20
+         topic foo3:1
+         beat a => 3
+         pass 9999
+         beat a => 3
+         pass 1
+         beat a => 3
+         pass 0
+         beat a => 4: foo10 foo20 foo30",
     );
 }
 
