@@ -22,7 +22,7 @@ const LOADS: [&str; 12] = [
 ];
 
 /// Those of three brokers that are one cluster.
-const CLUSTER_LOADS: [&str; 8] = [
+const CLUSTER_LOADS: [&str; 9] = [
     "cluster",
     "coordinators",
     "markers",
@@ -30,6 +30,7 @@ const CLUSTER_LOADS: [&str; 8] = [
     "replicated-groups",
     "replicated-transactions",
     "moves",
+    "quiet-moves",
     "rot",
 ];
 

@@ -74,7 +74,9 @@ pub(crate) fn read(error: &ReadError) -> ErrorCode {
         ReadError::NotLeader => ErrorCode::NotLeaderOrFollower,
         ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         ReadError::FencedEpoch { .. } => ErrorCode::FencedLeaderEpoch,
-        ReadError::UnknownEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
+        ReadError::UnknownEpoch { .. } | ReadError::UnheardFollower { .. } => {
+            ErrorCode::UnknownLeaderEpoch
+        }
         ReadError::Damaged { .. } => ErrorCode::CorruptMessage,
         // Consumers ask again after this one, and fail after the other.
         ReadError::UnderRepair { .. } => ErrorCode::KafkaStorageError,

@@ -11,7 +11,7 @@ use log::AbortedTxn;
 use log::journal::{Entry, What};
 use log::producer::marker_of;
 use model::lineage::EpochEnd;
-use model::{Instant, LeaderEpoch, Offset};
+use model::{BrokerId, Instant, LeaderEpoch, Offset};
 use wire::records::{Batch, BatchError, Source};
 
 use crate::append::Moment;
@@ -118,11 +118,19 @@ impl Partition {
         asked: EpochEnd,
         epoch: LeaderEpoch,
     ) -> Result<Option<EpochEnd>, ReadError> {
-        let state = self.state.lock();
-        if self.is_offline_in(&state) {
+        self.judge_in(&self.state.lock(), asked, epoch)
+    }
+
+    fn judge_in(
+        &self,
+        state: &PartitionState,
+        asked: EpochEnd,
+        epoch: LeaderEpoch,
+    ) -> Result<Option<EpochEnd>, ReadError> {
+        if self.is_offline_in(state) {
             return Err(ReadError::Offline);
         }
-        check_epoch(epoch, &state)?;
+        check_epoch(epoch, state)?;
         if !state.serves_clients() {
             return Err(ReadError::NotLeader);
         }
@@ -137,6 +145,27 @@ impl Partition {
                 end: known.end,
             })
         }))
+    }
+
+    /// The same for a follower, a broker with the epoch of its registration, which has to have said where it is: what it says before this
+    /// leader knows it as a replica is not kept. Kafka's leaders refuse it with the same code
+    /// (`Partition.followerReplicaOrThrow`).
+    pub fn judge_follower(
+        &self,
+        asked: EpochEnd,
+        epoch: LeaderEpoch,
+        (broker, broker_epoch): (BrokerId, i64),
+    ) -> Result<Option<EpochEnd>, ReadError> {
+        let state = self.state.lock();
+        let judged = self.judge_in(&state, asked, epoch)?;
+        let points = state.progress.points();
+        // One whose log ends elsewhere has to begin anew first.
+        let is_within = points.start <= asked.end && asked.end <= points.end;
+        if judged.is_none() && is_within && !state.progress.has_heard(broker, broker_epoch) {
+            let current = state.progress.epoch();
+            return Err(ReadError::UnheardFollower { current });
+        }
+        Ok(judged)
     }
 
     /// Where this replica cuts its log after a leader answered with `told`; see [`model::Lineage::cut_to`].

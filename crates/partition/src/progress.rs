@@ -145,6 +145,16 @@ pub(crate) struct Progress {
     epoch_start: Offset,
     /// When the present role began.
     led_since: Instant,
+/// The consequence of a role that the metadata give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RoleChange {
+    None,
+    /// The same leader has other followers, or has to hear them again.
+    Followers,
+    /// What was before has ended: an older epoch, or another role.
+    Office,
+}
+
     /// Replicas other than ourselves, while we lead.
     followers: BTreeMap<BrokerId, Follower>,
     /// The ISR that the controller was asked for. Until the metadata say what became of it its members count as in sync too: the
@@ -415,6 +425,15 @@ impl Progress {
             return false;
         }
         let needed = if self.check_in_sync().is_ok() {
+    /// True if this leader counts what a broker said in this life of it. What a broker says before the metadata here have its replica is
+    /// not kept, and neither is what a replica said that may have been dropped since.
+    pub(crate) fn has_heard(&self, broker: BrokerId, broker_epoch: i64) -> bool {
+        let follower = self.followers.get(&broker);
+        follower.is_some_and(|follower| {
+            follower.synced.is_some() && follower.broker_epoch == broker_epoch
+        })
+    }
+
             self.points.committed.max(self.epoch_start)
         } else {
             self.points.end
@@ -491,10 +510,17 @@ impl Progress {
         replicas.is_some_and(|replicas| replicas.in_sync.contains(&broker))
     }
 
-    /// The metadata have other replicas, or others in sync, under the same leader.
-    fn on_replicas(&mut self, replicas: Replicas, now: Instant, news: &mut Vec<News>) {
+    /// The metadata have other replicas, or others in sync, under the same leader. True if a follower has to say again where it is.
+    fn on_replicas(&mut self, replicas: Replicas, now: Instant, news: &mut Vec<News>) -> bool {
         let others = replicas.all.iter().filter(|broker| **broker != replicas.me);
-        let known = std::mem::take(&mut self.followers);
+        let mut known = std::mem::take(&mut self.followers);
+        // Of several changes that came at once, one may have removed a replica (1) and the next have added it anew (2): the log that it
+        // spoke of is gone. One that is in sync was not removed, because only this leader could have asked for it after (2).
+        let is_next = |before: &Replicas| replicas.partition_epoch <= before.partition_epoch + 1;
+        if !self.replicas().is_none_or(is_next) {
+            known.retain(|broker, _| replicas.in_sync.contains(broker));
+        }
+        let count = known.len();
         self.followers = others
             .map(|broker| {
                 let unknown = Follower {
@@ -506,7 +532,7 @@ impl Progress {
                     moved_at: now,
                     asked: (now, self.points.end),
                 };
-                (*broker, known.get(broker).copied().unwrap_or(unknown))
+                (*broker, known.remove(broker).unwrap_or(unknown))
             })
             .collect();
         let is_newer = |known: &Replicas| known.partition_epoch < replicas.partition_epoch;
@@ -525,17 +551,16 @@ impl Progress {
         self.refuse_waiting(news);
     }
 
-    /// The metadata give us a role. True if that ends what was before: an older epoch, or another role. A role of an older epoch
-    /// than the present one is late and changes nothing.
+    /// The metadata give us a role. A role of an older epoch than the present one is late and changes nothing.
     pub(crate) fn on_role(
         &mut self,
         epoch: LeaderEpoch,
         role: Role,
         now: Instant,
         news: &mut Vec<News>,
-    ) -> bool {
+    ) -> RoleChange {
         if epoch < self.epoch {
-            return false;
+            return RoleChange::None;
         }
         let goes_on = epoch == self.epoch && self.is_leading() == role.leads();
         if !goes_on {
@@ -545,17 +570,26 @@ impl Progress {
             self.fail_all(News::NotLeader, news);
             self.followers.clear();
             self.pending = None;
+        let has_unheard = !known.is_empty() || count != self.followers.len();
             self.epoch_start = self.points.end;
             self.led_since = now;
             // An earlier leader said it of a log that this one may not have gone on with.
             self.told = self.points.committed;
         }
         self.epoch = epoch;
-        match role {
+        let has_unheard = match role {
+        has_unheard
             Role::Leading(replicas) => self.on_replicas(replicas, now, news),
-            Role::NotLeading | Role::Elected => self.role = role,
+            Role::NotLeading | Role::Elected => {
+                self.role = role;
+                false
+            }
+        };
+        match (goes_on, has_unheard) {
+            (false, _) => RoleChange::Office,
+            (true, true) => RoleChange::Followers,
+            (true, false) => RoleChange::None,
         }
-        !goes_on
     }
 
     /// Followers in sync that have not had everything for longer than `lag_max`: the leader wants them out of the ISR. One that has everything

@@ -92,6 +92,9 @@ pub enum ReadError {
     FencedEpoch { current: LeaderEpoch },
     #[error("leader epoch is still {current} here")]
     UnknownEpoch { current: LeaderEpoch },
+    /// This leader has not heard the follower as a replica of this epoch: it has to say again where it is.
+    #[error("the broker is not known as a replica of leader epoch {current}")]
+    UnheardFollower { current: LeaderEpoch },
     /// Acknowledged bytes that no disk has any more.
     #[error("offsets {} to {} are damaged", hole.from, hole.to)]
     Damaged { hole: Hole },

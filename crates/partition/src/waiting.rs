@@ -9,7 +9,7 @@ use crate::dir::durable::Reached;
 use crate::isolation::Scope;
 use crate::news::News;
 use crate::partition::{Bounds, Partition, PartitionState, Watcher};
-use crate::progress::{FollowerAt, FollowerLag, IsrWish, Progress, Role, Wanted};
+use crate::progress::{FollowerAt, FollowerLag, IsrWish, Progress, Role, RoleChange, Wanted};
 use crate::read::{Read, ReadError, ReadRequest};
 
 /// The append will not be committed under this leader in this process.
@@ -149,12 +149,15 @@ impl Partition {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let now = state.now();
-        let mut has_changed = false;
+        let mut change = RoleChange::None;
         state.advance(news, |progress, news| {
-            has_changed = progress.on_role(epoch, role, now, news);
+            change = progress.on_role(epoch, role, now, news);
         });
-        if !has_changed {
-            return;
+        match change {
+            RoleChange::None => return,
+            // Their requests that wait are answered, and the next ones say where they are.
+            RoleChange::Followers => return state.tell_end_watchers(news),
+            RoleChange::Office => {}
         }
         let trims = state.trims.iter_mut().chain(&mut state.trims_elsewhere);
         let tickets = trims.flat_map(|trim| std::mem::take(&mut trim.tickets));

@@ -218,8 +218,12 @@ impl Puller {
         part.is_some()
     }
 
-    /// The log has grown, or more of it is synced.
+    /// The log has grown, or more of it is synced. One that has less than was reported is another log, of which everything is said anew.
     pub fn on_moved(&mut self, key: Key, at: Point) {
+        let is_less = |part: &Part| at.end < part.at.end || at.synced < part.at.synced;
+        if self.parts.get(&key).is_some_and(is_less) {
+            return self.on_cut(key, at);
+        }
         if let Some(part) = self.parts.get_mut(&key) {
             // The leader knows what it has sent.
             let is_news = part.at.synced != at.synced || part.at.log_start != at.log_start;

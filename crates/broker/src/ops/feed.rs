@@ -45,6 +45,8 @@ pub(crate) struct Listed {
     pub(crate) bytes_max: usize,
     /// It goes on at its end, whatever it was sent before.
     pub(crate) is_restart: bool,
+    /// A follower of Kafka, which names its end with each request and nothing else.
+    pub(crate) is_plain: bool,
 }
 
 /// Why a partition is not fed.
@@ -72,6 +74,13 @@ enum Awaited {
     Come(Result<Read, ReadError>),
 }
 
+/// The first word on a place that the follower took.
+enum Unheard {
+    Refused(ReadError),
+    /// The logs part there.
+    Parts(EpochEnd),
+}
+
 struct Slot {
     key: Key,
     /// `None` for one that is not here.
@@ -87,7 +96,7 @@ struct Slot {
     told: (Offset, Offset),
     /// Why its place could not be noted. It is told so, though this broker may lead by the time of the answer: it would have no reason to
     /// name its place once more, and count for one that never asked.
-    unheard: Option<ReadError>,
+    unheard: Option<Unheard>,
 }
 
 /// See the module.
@@ -154,6 +163,7 @@ impl Feed {
             synced,
             bytes_max,
             is_restart,
+            is_plain,
         } = listed;
         let found = match topics.with_id(key.0) {
             Some(topic) => topic.partition(key.1.0).cloned(),
@@ -174,6 +184,10 @@ impl Feed {
             slot.at = at;
             slot.awaits_arrival = false;
         }
+        if is_new && !is_plain {
+            // The answer that told it may have been of the log before.
+            slot.told = NEVER_TOLD;
+        }
         if is_new {
             slot.piece = match slot.piece {
                 Awaited::Nothing | Awaited::Come(_) => Awaited::Nothing,
@@ -192,10 +206,13 @@ impl Feed {
         let bounds = partition.bounds();
         let is_within = at.end <= bounds.log_end && (bounds.log_start <= at.end);
         if is_new {
-            let judged = partition.judge(at, epoch);
-            let goes_on = matches!(judged, Ok(None));
-            self.slot(place)?.unheard = judged.err();
-            if !goes_on {
+            let unheard = match partition.judge(at, epoch) {
+                Ok(told) => told.map(Unheard::Parts),
+                Err(why) => Some(Unheard::Refused(why)),
+            };
+            let is_heard = unheard.is_none();
+            self.slot(place)?.unheard = unheard;
+            if !is_heard {
                 return None;
             }
         }
@@ -393,7 +410,8 @@ impl Feed {
             let Some(slot) = self.slots.get_mut(place as usize).and_then(Option::as_mut) else {
                 continue;
             };
-            let (said, need) = slot.look(ticket, bytes_max - bytes, bytes == 0);
+            let room = (bytes_max - bytes, bytes == 0);
+            let (said, need) = slot.look(ticket, (self.broker, self.broker_epoch), room);
             needs.extend(need.map(|need| (need, ticket)));
             let Some(said) = said else {
                 // It did not fit beside what others have. Not at the end, it is not told of growth: nothing else would bring it up again.
@@ -449,15 +467,20 @@ impl Slot {
     fn look(
         &mut self,
         ticket: Ticket,
-        bytes_max: usize,
-        is_first: bool,
+        follower: (BrokerId, i64),
+        (bytes_max, is_first): (usize, bool),
     ) -> (Option<Fed>, Option<Need>) {
         let partition = match &self.partition {
             Ok(partition) => Arc::clone(partition),
             Err(why) => return (Some(Fed::Refused(FeedRefusal::Absent(*why))), None),
         };
-        if let Some(why) = self.unheard.take() {
-            return (Some(Fed::Refused(FeedRefusal::Read(why))), None);
+        let parts = |told| Some(Fed::Parts(told, partition.bounds().log_start));
+        match self.unheard.take() {
+            None => {}
+            Some(Unheard::Parts(told)) => return (parts(told), None),
+            Some(Unheard::Refused(why)) => {
+                return (Some(Fed::Refused(FeedRefusal::Read(why))), None);
+            }
         }
         if self.awaits_arrival || matches!(self.piece, Awaited::Piece | Awaited::Void) {
             return (None, None);
@@ -470,12 +493,9 @@ impl Slot {
                 return (self.say(&partition, read), None);
             }
         }
-        match partition.judge(self.at, self.epoch) {
+        match partition.judge_follower(self.at, self.epoch, follower) {
             Ok(None) => {}
-            Ok(Some(told)) => {
-                let log_start = partition.bounds().log_start;
-                return (Some(Fed::Parts(told, log_start)), None);
-            }
+            Ok(Some(told)) => return (parts(told), None),
             Err(why) => return (Some(Fed::Refused(FeedRefusal::Read(why))), None),
         }
         let request = ReadRequest {

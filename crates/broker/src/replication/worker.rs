@@ -464,9 +464,9 @@ impl ReplicaWorker {
     fn on_not_taken(&mut self, key: Key, partition: &Partition, why: &FollowError) {
         let now = self.shared.env.clock.now();
         let (is_loud, until) = match why {
-            // The metadata say what is to be done.
+            // The metadata say what is to be done. A replica that was removed and added at once goes on under the same leader.
             FollowError::Deleted | FollowError::Leading | FollowError::EpochChanged { .. } => {
-                (false, None)
+                (false, Some(now.plus(self.terms().backoff)))
             }
             FollowError::Lost { .. } => return self.cut_lost(key),
             FollowError::Cutting => (false, Some(now.plus(CUT_REST))),

@@ -75,6 +75,22 @@ fn data(index: i32, bytes: &'static [u8]) -> PartitionData {
     }
 }
 
+/// A replica that was removed and added again has less than the one before had.
+#[test]
+fn a_log_that_has_less_than_was_said_of_it_is_named_anew() {
+    for less in [at(0, 0), at(6, 2)] {
+        let mut puller = in_session();
+        puller.on_moved(key(0), at(6, 6));
+        ask(&mut puller).expect("news of a sync");
+        puller.on_moved(key(0), less);
+        puller.on_answer(answer(Vec::new()), TERMS, seconds(0));
+        puller.on_answer(answer(Vec::new()), TERMS, seconds(0));
+        let request = ask(&mut puller).expect("the log is another one");
+        let expected = format!("0: {} {} restart", less.end, less.synced);
+        assert_eq!(listed(&request), [expected]);
+    }
+}
+
 /// A puller of two partitions whose session is made.
 fn in_session() -> Puller {
     let mut puller = Puller::new(BrokerId(1), Way::Tail);

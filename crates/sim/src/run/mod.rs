@@ -418,6 +418,10 @@ impl Run {
         self.clients.admin.is_quiet = true;
         (self.clients.reassigner.iter_mut()).for_each(|it| it.is_quiet = true);
         (self.clients.council.iter_mut()).for_each(|member| member.is_quiet = true);
+        if self.plan.is_resting() {
+            // The nodes that begin anew below say again what was lost.
+            self.demand_whole();
+        }
         if self.plan.leaves_one_away {
             self.make_disks_fast();
             self.demand_without_one();

@@ -123,9 +123,11 @@ pub enum Load {
     Rot,
     /// The same, and partitions move to other brokers, and disks are replaced.
     Moves,
+    /// Partitions that nobody writes to move to other brokers.
+    QuietMoves,
 }
 
-const LOADS: [(&str, Load); 21] = [
+const LOADS: [(&str, Load); 22] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -147,6 +149,7 @@ const LOADS: [(&str, Load); 21] = [
     ("replicated-transactions", Load::ReplicatedTransactions),
     ("rot", Load::Rot),
     ("moves", Load::Moves),
+    ("quiet-moves", Load::QuietMoves),
 ];
 
 impl Load {
@@ -347,6 +350,7 @@ impl Plan {
             Load::Rot => Plan::led(seed, &strikes).replicated(seed).rotting(),
             Load::ReplicatedGroups => Plan::coordinating(seed, &strikes).replicated(seed),
             Load::Moves => Plan::led(seed, &strikes).replicated(seed).moved(seed),
+            Load::QuietMoves => Plan::led(seed, &strikes).replicated(seed).resting(),
             Load::ReplicatedTransactions => {
                 Plan::marking(seed, &strikes, chance.one_in(2)).replicated(seed)
             }

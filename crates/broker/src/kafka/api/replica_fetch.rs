@@ -169,6 +169,7 @@ fn listed(key: Key, asked: &FetchPartition) -> Listed {
         is_restart: listed_anew(asked),
     }
 }
+        is_plain,
 
 fn park(call: &mut Call<'_>, own: WaiterKey, request: FeedRequest) -> Outcome {
     let key = call.next_key();

@@ -9,6 +9,7 @@ const COLD: &str = "cold";
 const HOT: &str = "hot";
 const OWN: WaiterKey = WaiterKey(7);
 const ALL: usize = 1 << 20;
+const FOLLOWER: BrokerId = BrokerId(2);
 
 /// A leader with a topic in files that nobody has looked at since its start, and one whose records are in memory.
 struct Leader {
@@ -27,10 +28,39 @@ impl Leader {
         let mut bench = bench.restart().restart();
         bench.create(HOT, 1);
         bench.append(HOT, b"here it is");
-        Leader {
+        let mut leader = Leader {
             bench,
-            feed: Feed::new((BrokerId(2), 1), 1),
-        }
+            feed: Feed::new((FOLLOWER, 1), 1),
+        };
+        leader.have_followed(COLD);
+        leader.have_followed(HOT);
+        leader
+    }
+
+    fn create(&mut self, topic: &str) {
+        self.bench.create(topic, 1);
+        self.have_followed(topic);
+    }
+
+    /// Has the metadata name the follower as a replica.
+    fn have_followed(&mut self, topic: &str) {
+        let me = self.bench.shard.desk.shared.config().broker.node_id;
+        self.have_replicas(topic, &[me, FOLLOWER], 1);
+    }
+
+    /// Feeds that are to look at the partition then.
+    fn have_replicas(&mut self, topic: &str, all: &[BrokerId], partition_epoch: i32) -> Vec<News> {
+        let me = self.bench.shard.desk.shared.config().broker.node_id;
+        let partition = self.bench.partition(topic, 0);
+        let role = partition::Role::Leading(partition::Replicas {
+            me,
+            all: all.to_vec(),
+            in_sync: vec![me],
+            partition_epoch,
+        });
+        let mut news = Vec::new();
+        partition.set_role(partition.bounds().epoch, role, &mut news);
+        news
     }
 
     fn key(&mut self, topic: &str) -> Key {
@@ -61,6 +91,7 @@ impl Leader {
             synced: at.end,
             bytes_max: ALL,
             is_restart,
+            is_plain: false,
         });
     }
 
@@ -142,6 +173,7 @@ fn a_log_start_is_told_again_to_a_follower_that_could_not_take_it_before() {
             synced: at.end,
             bytes_max: ALL,
             is_restart: false,
+            is_plain: false,
         });
         leader.gather(ALL)
     };
@@ -200,7 +232,7 @@ fn a_piece_of_one_partition_is_never_that_of_another() {
 #[test]
 fn what_does_not_fit_beside_others_comes_with_the_next_answer() {
     let mut leader = Leader::new();
-    leader.bench.create("other", 1);
+    leader.create("other");
     leader.bench.append("other", &[7; 200]);
     leader.list(HOT, 0, true);
     leader.list("other", 0, true);
@@ -223,7 +255,7 @@ fn what_does_not_fit_is_not_forgotten_where_its_watermark_is_no_news() {
     for topic in [HOT, COLD] {
         let mut leader = Leader::new();
         let key = leader.key(topic);
-        leader.bench.create("other", 1);
+        leader.create("other");
         for number in 0..9 {
             leader.bench.append(HOT, &[number; 100]);
         }
@@ -324,6 +356,7 @@ fn a_place_that_was_named_too_early_is_refused_though_the_answer_comes_in_time()
         topic_id: hot.0,
         partition_id: hot.1.0,
         leader: 1,
+        replicas: Some(vec![1, FOLLOWER.0]),
         ..PartitionChangeRecord::default()
     };
     leader.bench.publish(&[elected.into()]);
@@ -331,4 +364,56 @@ fn a_place_that_was_named_too_early_is_refused_though_the_answer_comes_in_time()
     assert_eq!(leader.gather(ALL), [(hot, None)]);
     leader.list_in(hot, next, 1, true);
     assert_eq!(leader.gather(ALL), [(hot, Some(0))]);
+}
+
+/// A reassignment of a quiet partition hung: the follower had spoken before the leader knew it, and had no reason to speak again.
+#[test]
+fn a_follower_that_spoke_before_the_metadata_came_is_asked_again() {
+    let mut leader = Leader::new();
+    let hot = leader.key(HOT);
+    let me = leader.bench.shard.desk.shared.config().broker.node_id;
+    leader.have_replicas(HOT, &[me], 2);
+    leader.list(HOT, 1, true);
+    assert_eq!(leader.gather(ALL), [(hot, None)]);
+    // The metadata come between its next word and the answer.
+    leader.list(HOT, 1, true);
+    assert_eq!(leader.have_replicas(HOT, &[me, FOLLOWER], 3), []);
+    assert_eq!(leader.gather(ALL), [(hot, None)]);
+    leader.list(HOT, 1, true);
+    assert_eq!(leader.gather(ALL), [(hot, Some(0))]);
+    assert_eq!(leader.gather(ALL), []);
+}
+
+/// The follower sees that it was removed and added again in one step, and goes on.
+#[test]
+fn a_follower_that_this_leader_forgot_is_asked_again() {
+    let mut leader = Leader::new();
+    let hot = leader.key(HOT);
+    let me = leader.bench.shard.desk.shared.config().broker.node_id;
+    leader.list(HOT, 1, true);
+    assert_eq!(leader.gather(ALL), [(hot, Some(0))]);
+    let same = leader.have_replicas(HOT, &[me, FOLLOWER], 2);
+    assert_eq!(same, [], "a change of the ISR alone is no reason");
+    let removed = leader.have_replicas(HOT, &[me], 3);
+    let [News::Readable(ticket)] = removed[..] else {
+        panic!("{removed:?}");
+    };
+    leader.have_replicas(HOT, &[me, FOLLOWER], 4);
+    leader.feed.on_grown(ticket.part);
+    assert_eq!(leader.gather(ALL), [(hot, None)]);
+    leader.list(HOT, 1, true);
+    assert_eq!(leader.gather(ALL), [(hot, Some(0))]);
+}
+
+/// An answer counts for nothing at a follower that has begun anew meanwhile, and what it said of the committed offset with it.
+#[test]
+fn a_follower_that_begins_anew_is_told_again_what_is_committed() {
+    let mut leader = Leader::new();
+    let hot = leader.key(HOT);
+    for _ in 0..2 {
+        leader.list(HOT, 1, true);
+        assert_eq!(leader.gather(ALL), [(hot, Some(0))]);
+        leader.list(HOT, 1, false);
+        assert_eq!(leader.gather(ALL), []);
+    }
 }

@@ -155,8 +155,14 @@ impl ReplicaWorker {
                 }
                 self.report(key);
             }
-            Err(CutError::Deleted | CutError::Leading) => self.rest(key, None),
-            Err(CutError::Offline | CutError::Moving | CutError::Writing) => {
+            // After the first two the metadata say what is to be done.
+            Err(
+                CutError::Deleted
+                | CutError::Leading
+                | CutError::Offline
+                | CutError::Moving
+                | CutError::Writing,
+            ) => {
                 let until = now.plus(self.terms().backoff);
                 self.rest(key, Some(until));
             }

@@ -13,6 +13,7 @@ mod nodes;
 mod pipelined;
 mod preferred;
 mod reads;
+mod reassign;
 mod repairs;
 mod spread;
 mod trims;

@@ -329,7 +329,7 @@ impl Nodes {
         assert!(took <= time, "it took {took:?}");
     }
 
-    /// Whatever goes from one node to another travels so much longer.
+    /// Whatever goes from any node to another one travels so much longer.
     pub(super) fn delay(&self, delay: Duration) {
         let link = Link {
             delay,
@@ -341,6 +341,22 @@ impl Nodes {
                 self.machines.set_link(from, to, link);
             }
         }
+    }
+
+    /// Whatever goes from one node to another one travels so much longer.
+    pub(super) fn slow_down(&self, from: Node, to: Node, delay: Duration) {
+        let link = Link {
+            delay,
+            ..Link::default()
+        };
+        let [from, to] = [from, to].map(|node| Site::Host(HostId(node)));
+        self.machines.set_link(from, to, link);
+    }
+
+    /// Nothing passes between two nodes.
+    pub(super) fn part(&self, one: Node, other: Node) {
+        let sites = [one, other].map(|node| Site::Host(HostId(node)));
+        self.machines.cut(sites[0], sites[1], Passage::Dropped);
     }
 
     /// Nothing passes between a node and the others; clients reach all of them.

@@ -138,6 +138,23 @@ impl Plan {
         self
     }
 
+    /// Partitions move to other brokers, and nobody writes to them: what a replica says of one is said once. Nodes do not end, because each
+    /// start has everything said anew.
+    #[must_use]
+    pub(super) fn resting(mut self) -> Plan {
+        (self.reassigns, self.leaves_one_away) = (true, false);
+        self.producers.clear();
+        (self.changes, self.readers) = (0, 1);
+        self.strikes = vec![Strike::Pause, Strike::CutLink];
+        self.time = Duration::from_secs(20);
+        self
+    }
+
+    /// True if replicas have nothing to say but what they say when they begin.
+    pub(in crate::run) fn is_resting(&self) -> bool {
+        self.reassigns && self.producers.is_empty()
+    }
+
     /// Somebody writes to one partition now and then, and nobody else does: what a replica of it said last is for a while all there is.
     fn rest_a_partition(&mut self) {
         let Some(topic) = self.topics.iter().find(|topic| 1 < topic.partitions) else {
