@@ -289,6 +289,18 @@ impl Shared {
             && Instant(metadata.leads_until.load(Ordering::Acquire)) <= self.env.clock.now()
     }
 
+    /// This broker acts as no leader: requests that wait for what it leads are answered so, as those are that come now.
+    pub(crate) fn release_waiting(&self) {
+        let me = self.config().broker.node_id;
+        let mut news = Vec::new();
+        for topic in self.topics().sorted() {
+            for (partition, _) in topic.led_by(me) {
+                partition.release_waiting(&mut news);
+            }
+        }
+        self.spread(news);
+    }
+
     /// Decides on the newest image and writes the records. With `is_stuck` none are written: the change waits for its time to be up.
     pub(crate) fn change<T>(
         &self,

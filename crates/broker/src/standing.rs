@@ -17,6 +17,8 @@ pub struct Replica {
     /// The epoch in which it takes appends of clients, if it does.
     pub leads_in: Option<LeaderEpoch>,
     pub bounds: Bounds,
+    /// Appends and trims of clients and coordinators that wait here.
+    pub waiting_count: usize,
     /// Neither read nor written.
     pub is_offline: bool,
 }
@@ -33,6 +35,7 @@ pub(crate) fn replicas(topics: &Topics) -> Vec<Replica> {
         partition,
         leads_in: here.leads_in(),
         bounds: here.bounds(),
+        waiting_count: here.waiting_count(),
         is_offline: here.is_offline(),
     };
     all.map(stands).collect()

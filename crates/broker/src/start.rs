@@ -316,6 +316,12 @@ impl Broker {
         bounds.log_start..bounds.log_end
     }
 
+    /// True while this broker acts as no leader, whatever its metadata say: others may lead.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.shared.is_self_fenced()
+    }
+
     /// The replicas that are here, in the order of their topics.
     #[must_use]
     pub fn replicas(&self) -> Vec<crate::Replica> {

@@ -41,7 +41,7 @@ pub use need::{Need, Piece, Progress, Range, WarmUp};
 pub use news::News;
 pub use partition::{Bounds, Hole, Partition, Start};
 pub use plan::Plan;
-pub use progress::{FollowerAt, FollowerLag, IsrWish, Replicas, Role};
+pub use progress::{FollowerAt, FollowerLag, IsrWish, Laggards, Replicas, Role};
 pub use read::{Read, ReadError, ReadRequest, Records};
 pub use search::SearchTime;
 pub use traffic::TrafficBytes;

@@ -79,6 +79,17 @@ pub struct IsrWish {
     pub leader_epoch: LeaderEpoch,
     pub partition_epoch: i32,
     pub isr: Vec<(BrokerId, i64)>,
+    /// Those in sync that are not to be any more.
+    pub without: Vec<BrokerId>,
+}
+
+/// The followers in sync that a leader does without.
+#[derive(Clone, Copy)]
+pub struct Laggards<'a> {
+    /// One that has not had everything for longer.
+    pub lag_max: Duration,
+    /// One that lacks something and was not heard of at all for a while, as long as enough others are in sync.
+    pub is_silent: &'a dyn Fn(BrokerId) -> bool,
 }
 
 /// The offsets that a log has come to.
@@ -134,6 +145,16 @@ pub(crate) struct TooFew {
     pub needed: usize,
 }
 
+/// The consequence of a role that the metadata give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RoleChange {
+    None,
+    /// The same leader has other followers, or has to hear them again.
+    Followers,
+    /// The older epoch, or the other role, has ended.
+    Office,
+}
+
 /// The machine of one partition.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -145,16 +166,6 @@ pub(crate) struct Progress {
     epoch_start: Offset,
     /// When the present role began.
     led_since: Instant,
-/// The consequence of a role that the metadata give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RoleChange {
-    None,
-    /// The same leader has other followers, or has to hear them again.
-    Followers,
-    /// What was before has ended: an older epoch, or another role.
-    Office,
-}
-
     /// Replicas other than ourselves, while we lead.
     followers: BTreeMap<BrokerId, Follower>,
     /// The ISR that the controller was asked for. Until the metadata say what became of it its members count as in sync too: the
@@ -414,6 +425,15 @@ impl Progress {
         self.may_join(broker)
     }
 
+    /// True if this leader counts what a broker said in this life of it. What a broker says before the metadata here have its replica is
+    /// not kept, and neither is what a replica said that may have been dropped since.
+    pub(crate) fn has_heard(&self, broker: BrokerId, broker_epoch: i64) -> bool {
+        let follower = self.followers.get(&broker);
+        follower.is_some_and(|follower| {
+            follower.synced.is_some() && follower.broker_epoch == broker_epoch
+        })
+    }
+
     /// True if a replica that is not in sync has come to where the others are: to what is committed, and to what this leader found. While
     /// too few are in sync the committed offset stands still, and only the end will do (KAFKA-19996). It must not begin in front of this log: what
     /// clients were told is deleted would come back with it as the next leader. It may begin later, as each replica deletes what is old.
@@ -425,15 +445,6 @@ impl Progress {
             return false;
         }
         let needed = if self.check_in_sync().is_ok() {
-    /// True if this leader counts what a broker said in this life of it. What a broker says before the metadata here have its replica is
-    /// not kept, and neither is what a replica said that may have been dropped since.
-    pub(crate) fn has_heard(&self, broker: BrokerId, broker_epoch: i64) -> bool {
-        let follower = self.followers.get(&broker);
-        follower.is_some_and(|follower| {
-            follower.synced.is_some() && follower.broker_epoch == broker_epoch
-        })
-    }
-
             self.points.committed.max(self.epoch_start)
         } else {
             self.points.end
@@ -444,18 +455,42 @@ impl Progress {
         })
     }
 
-    /// The ISR that the leader asks the controller for, where it is not the one that the metadata have: without followers that have not
-    /// had everything for longer than `lag_max`, with those that have caught up and are `eligible`.
+    /// The followers in sync that hold up what is committed and are silent, unless too few would be left. One of which nothing is known in
+    /// this epoch was not heard yet: it may be on its way.
+    fn silent(&self, behind: &[BrokerId], is_silent: &dyn Fn(BrokerId) -> bool) -> Vec<BrokerId> {
+        let Role::Leading(replicas) = &self.role else {
+            return Vec::new();
+        };
+        let lacks_something = |broker: &BrokerId| {
+            let follower = self.followers.get(broker);
+            let synced = follower.and_then(|follower| follower.synced);
+            synced.is_some_and(|synced| synced < self.points.end)
+        };
+        let in_sync = replicas.in_sync.iter().copied();
+        let silent: Vec<BrokerId> = in_sync
+            .filter(|broker| !behind.contains(broker) && lacks_something(broker))
+            .filter(|broker| is_silent(*broker))
+            .collect();
+        let left = replicas.in_sync.len() - behind.len() - silent.len();
+        if left < needed(self.in_sync_min, replicas.all.len()) {
+            return Vec::new();
+        }
+        silent
+    }
+
+    /// The ISR that the leader asks the controller for, where it is not the one that the metadata have: without `laggards`, with those that
+    /// have caught up and are `eligible`.
     pub(crate) fn wish_isr(
         &mut self,
         now: Instant,
-        lag_max: Duration,
+        laggards: Laggards<'_>,
         eligible: impl Fn(BrokerId, i64) -> bool,
     ) -> Option<IsrWish> {
         if self.pending.is_some() {
             return None;
         }
-        let behind = self.on_tick(now, lag_max);
+        let mut behind = self.on_tick(now, laggards.lag_max);
+        behind.extend(self.silent(&behind, laggards.is_silent));
         let Role::Leading(replicas) = &self.role else {
             return None;
         };
@@ -481,6 +516,7 @@ impl Progress {
                 .iter()
                 .map(|broker| (*broker, epoch_of(*broker)))
                 .collect(),
+            without: behind,
         };
         self.pending = Some(isr);
         Some(wish)
@@ -535,6 +571,7 @@ impl Progress {
                 (*broker, known.remove(broker).unwrap_or(unknown))
             })
             .collect();
+        let has_unheard = !known.is_empty() || count != self.followers.len();
         let is_newer = |known: &Replicas| known.partition_epoch < replicas.partition_epoch;
         if self.replicas().is_none_or(is_newer) {
             self.pending = None;
@@ -542,6 +579,7 @@ impl Progress {
         self.role = Role::Leading(replicas);
         self.advance();
         self.refuse_waiting(news);
+        has_unheard
     }
 
     /// `min.insync.replicas` was set.
@@ -570,7 +608,6 @@ impl Progress {
             self.fail_all(News::NotLeader, news);
             self.followers.clear();
             self.pending = None;
-        let has_unheard = !known.is_empty() || count != self.followers.len();
             self.epoch_start = self.points.end;
             self.led_since = now;
             // An earlier leader said it of a log that this one may not have gone on with.
@@ -578,7 +615,6 @@ impl Progress {
         }
         self.epoch = epoch;
         let has_unheard = match role {
-        has_unheard
             Role::Leading(replicas) => self.on_replicas(replicas, now, news),
             Role::NotLeading | Role::Elected => {
                 self.role = role;
@@ -737,6 +773,10 @@ impl Progress {
         for queue in [&mut self.awaiting_durable, &mut self.awaiting_committed] {
             news.extend(queue.drain(..).map(|awaiting| why(awaiting.ticket)));
         }
+    }
+
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.awaiting_durable.len() + self.awaiting_committed.len()
     }
 
     /// Forgets tickets that nobody waits under any more.

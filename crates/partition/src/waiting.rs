@@ -9,7 +9,7 @@ use crate::dir::durable::Reached;
 use crate::isolation::Scope;
 use crate::news::News;
 use crate::partition::{Bounds, Partition, PartitionState, Watcher};
-use crate::progress::{FollowerAt, FollowerLag, IsrWish, Progress, Role, RoleChange, Wanted};
+use crate::progress::{FollowerAt, FollowerLag, IsrWish, Laggards, Progress, Role, RoleChange, Wanted};
 use crate::read::{Read, ReadError, ReadRequest};
 
 /// The append will not be committed under this leader in this process.
@@ -103,12 +103,12 @@ impl Partition {
     /// the wish is refused, there is no other. `eligible` judges brokers by their registrations.
     pub fn wish_isr(
         &self,
-        lag_max: Duration,
+        laggards: Laggards<'_>,
         eligible: impl Fn(BrokerId, i64) -> bool,
     ) -> Option<IsrWish> {
         let mut state = self.state.lock();
         let now = state.now();
-        state.progress.wish_isr(now, lag_max, eligible)
+        state.progress.wish_isr(now, laggards, eligible)
     }
 
     /// The controller refused a wish for good.
@@ -159,10 +159,7 @@ impl Partition {
             RoleChange::Followers => return state.tell_end_watchers(news),
             RoleChange::Office => {}
         }
-        let trims = state.trims.iter_mut().chain(&mut state.trims_elsewhere);
-        let tickets = trims.flat_map(|trim| std::mem::take(&mut trim.tickets));
-        news.extend(tickets.map(News::NotLeader));
-        state.trims_elsewhere.clear();
+        state.release_trims(news);
         // They look again, and see that another broker leads.
         let watchers = state.watchers.drain(..);
         news.extend(watchers.map(|watcher| News::Readable(watcher.ticket)));
@@ -170,6 +167,28 @@ impl Partition {
         if state.progress.is_leading() {
             state.begin_epoch();
         }
+    }
+
+    /// This broker acts as no leader for a while, though the metadata give it the role: those that wait for a commit or a trim are told so, and
+    /// those that wait for more to read look again. What was appended may still be committed.
+    pub fn release_waiting(&self, news: &mut Vec<News>) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if !state.progress.is_leading() || state.progress.is_elected() {
+            return;
+        }
+        state.progress.fail_all(News::NotLeader, news);
+        state.release_trims(news);
+        let watchers = state.watchers.drain(..);
+        news.extend(watchers.map(|watcher| News::Readable(watcher.ticket)));
+    }
+
+    /// Tickets of appends and trims that are not redeemed.
+    pub fn waiting_count(&self) -> usize {
+        let state = self.state.lock();
+        let trims = state.trims.iter().chain(&state.trims_elsewhere);
+        let of_trims: usize = trims.map(|trim| trim.tickets.len()).sum();
+        state.progress.waiting_count() + of_trims
     }
 
     /// Redeems `ticket` when everything appended so far is committed; `false` when it is already.
@@ -253,6 +272,14 @@ impl PartitionState {
         }
         self.progress.redeem(news);
         self.redeem_trims(news);
+    }
+
+    /// Trims go on, and nobody waits for them any more.
+    fn release_trims(&mut self, news: &mut Vec<News>) {
+        let trims = self.trims.iter_mut().chain(&mut self.trims_elsewhere);
+        let tickets = trims.flat_map(|trim| std::mem::take(&mut trim.tickets));
+        news.extend(tickets.map(News::NotLeader));
+        self.trims_elsewhere.clear();
     }
 
     /// Lets those know whose trim is durable on every replica that may lead next.

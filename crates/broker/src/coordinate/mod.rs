@@ -71,10 +71,14 @@ impl Desk {
         let topics = KnownTopics(self.shared.metadata.image());
         let (partition, ticket) = (asked.partition, asked.ticket);
         // Another broker may coordinate by now. An answer that needs no record would go out as if nothing had been decided there: an
-        // offset that was passed, or the end of an earlier transaction as that of the one that is open. A marker needs a record.
-        let is_marker = matches!(asked.question, Question::MarkerAt(..));
-        if !is_marker && self.shared.is_self_fenced() {
-            return self.refuse_question(ticket);
+        // offset that was passed, or the end of an earlier transaction as that of the one that is open. A marker would be written here and
+        // once more elsewhere.
+        if self.shared.is_self_fenced() {
+            let code = match asked.question {
+                Question::MarkerAt(..) => ErrorCode::NotLeaderOrFollower,
+                _ => ErrorCode::NotCoordinator,
+            };
+            return self.refuse_with(ticket, code);
         }
         match asked.question {
             Question::MarkerAt(place, marker) => self.on_marker(ticket, &place, marker),
@@ -145,9 +149,13 @@ impl Desk {
     }
 
     fn refuse_question(&mut self, ticket: Ticket) {
+        self.refuse_with(ticket, ErrorCode::NotCoordinator);
+    }
+
+    fn refuse_with(&mut self, ticket: Ticket, code: ErrorCode) {
         self.send_answer(Answered {
             ticket,
-            said: Err(ErrorCode::NotCoordinator),
+            said: Err(code),
             basis: None,
         });
     }
@@ -213,6 +221,9 @@ impl Desk {
             coordinators.settings = Some(Arc::clone(&settings.groups));
         }
         let topics = self.topics();
+        if self.shared.is_self_fenced() {
+            return self.resign_coordinators(&topics);
+        }
         let is_seen = self
             .coordinators
             .seen
@@ -231,6 +242,30 @@ impl Desk {
         if let Some(seen) = self.coordinators.seen.replace(Arc::clone(&topics)) {
             self.forget_topics(&seen, &topics);
         }
+        self.resign(groups, transactions);
+        self.give_up_errands(&topics);
+    }
+
+    /// This broker acts as no leader: members that wait for others are told so, as those are that ask now. Once it acts as one again its
+    /// coordinators begin anew, as they do in another leader epoch.
+    fn resign_coordinators(&mut self, topics: &Topics) {
+        if self.coordinators.seen.take().is_none() {
+            return;
+        }
+        self.write_decisions();
+        let groups = std::mem::take(&mut self.coordinators.groups);
+        let transactions = std::mem::take(&mut self.coordinators.transactions);
+        self.coordinators.renew_loading();
+        self.coordinators.renew_earliest();
+        self.resign(groups, transactions);
+        self.give_up_errands(topics);
+    }
+
+    fn resign(
+        &mut self,
+        groups: BTreeMap<i32, Coordinator<group::Groups>>,
+        transactions: BTreeMap<i32, Coordinator<txn::Transactions>>,
+    ) {
         for resigned in groups.into_values() {
             self.spread_answers(resigned.resign());
         }
@@ -239,7 +274,6 @@ impl Desk {
             self.coordinators.drop_markings_of(&resigned.basis);
             self.spread_txn_answers(resigned);
         }
-        self.give_up_errands(&topics);
     }
 
     /// One coordinator for each partition of `topic` that this broker leads and this shard looks after; those there were go on, and what is left in `known` is of

@@ -72,6 +72,9 @@ pub(crate) fn find_coordinator(
     let partition = coord::partition_of(id, count);
     let partition = topic.partitions.get(partition.unsigned_abs() as usize)?;
     let leader = view.image.broker(partition.leader)?;
+    if !view.acts_as_leader(leader.id) {
+        return None;
+    }
     Some((leader.id, view.endpoint(leader)?))
 }
 

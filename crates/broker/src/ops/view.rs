@@ -24,6 +24,8 @@ pub(crate) struct View<'a> {
     pub(crate) loggers: &'a Loggers,
     /// The active controller, where somebody looked.
     pub(crate) leader: Option<BrokerId>,
+    /// This broker acts as no leader, whatever the metadata say: others may lead by now.
+    pub(crate) is_silent: bool,
 }
 
 /// Where a client finds a broker.
@@ -64,6 +66,7 @@ impl<'a> View<'a> {
             folds_names: false,
             loggers,
             leader: None,
+            is_silent: false,
         }
     }
 
@@ -108,6 +111,11 @@ impl<'a> View<'a> {
         self.endpoint(broker)
     }
 
+    /// False for this broker while it acts as no leader.
+    pub(crate) fn acts_as_leader(&self, id: BrokerId) -> bool {
+        !self.is_silent || id != self.broker.node_id
+    }
+
     /// The broker that clients take for the controller; -1 if none lives. The active controller may serve no clients, so that Kafka
     /// names any broker: each passes on what it cannot decide. The active one, where it is a broker, saves a way.
     pub(crate) fn controller_id(&self) -> i32 {
@@ -126,6 +134,7 @@ pub(crate) struct Scene {
     pub(crate) asker: Arc<Asker>,
     folds_names: bool,
     loggers: Arc<Loggers>,
+    is_silent: bool,
 }
 
 impl Scene {
@@ -136,6 +145,7 @@ impl Scene {
             asker: Arc::clone(asker),
             folds_names: desk.shared.folds_names(),
             loggers: Arc::clone(&desk.shared.env.loggers),
+            is_silent: desk.shared.is_self_fenced(),
         }
     }
 
@@ -147,6 +157,9 @@ impl Scene {
             &self.asker,
             &self.loggers,
         );
-        view.folding_names(self.folds_names)
+        View {
+            is_silent: self.is_silent,
+            ..view.folding_names(self.folds_names)
+        }
     }
 }

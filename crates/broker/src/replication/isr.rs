@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{Instant, PartitionIndex};
-use partition::{IsrWish, News, Partition};
+use model::{BrokerId, Instant, PartitionIndex};
+use partition::{IsrWish, Laggards, News, Partition};
 use wire::messages::alter_partition_request::{BrokerState, PartitionData, TopicData};
 use wire::messages::{AlterPartitionRequest, AlterPartitionResponse};
 use wire::{ErrorCode, Message, Reader, Uuid};
@@ -73,17 +73,25 @@ impl Default for IsrWishes {
 }
 
 impl IsrWishes {
-    /// Looks whether a leader wants another ISR.
-    pub(super) fn look(&mut self, shared: &Shared, partition: &Arc<Partition>, lag_max: Duration) {
+    /// Looks whether a leader wants another ISR, without these. Returns the brokers that fall out of it.
+    pub(super) fn look(
+        &mut self,
+        shared: &Shared,
+        partition: &Arc<Partition>,
+        laggards: Laggards<'_>,
+    ) -> Vec<BrokerId> {
         let image = shared.metadata.image();
         let eligible = |broker, epoch: i64| {
             let known = image.broker(broker);
             known.is_some_and(|known| known.is_active() && epoch == known.epoch)
         };
-        if let Some(wish) = partition.wish_isr(lag_max, eligible) {
-            let key = (partition.topic_id, partition.index);
-            self.wishes.insert(key, (Arc::clone(partition), wish));
-        }
+        let Some(wish) = partition.wish_isr(laggards, eligible) else {
+            return Vec::new();
+        };
+        let without = wish.without.clone();
+        let key = (partition.topic_id, partition.index);
+        self.wishes.insert(key, (Arc::clone(partition), wish));
+        without
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -101,7 +109,7 @@ impl IsrWishes {
         }
         let mut topics: Vec<TopicData> = Vec::new();
         for (key, (_, wish)) in &self.wishes {
-            let member = |(broker, epoch): &(model::BrokerId, i64)| BrokerState {
+            let member = |(broker, epoch): &(BrokerId, i64)| BrokerState {
                 broker_id: broker.0,
                 broker_epoch: if broker.0 == shared.config().broker.node_id.0 {
                     shared.metadata.broker_epoch()

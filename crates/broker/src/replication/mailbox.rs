@@ -1,8 +1,10 @@
 //! Mail for the worker that follows leaders.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use env::Wake;
+use model::{BrokerId, Instant};
 use parking_lot::Mutex;
 use partition::Partition;
 use wire::Uuid;
@@ -32,6 +34,8 @@ impl Mail {
 
 pub(crate) struct Mailbox {
     mail: Mutex<Mail>,
+    /// When each follower fetched last.
+    heard: Mutex<BTreeMap<BrokerId, Instant>>,
     waker: Arc<dyn Wake>,
 }
 
@@ -39,6 +43,7 @@ impl Mailbox {
     pub(crate) fn new(waker: Arc<dyn Wake>) -> Mailbox {
         Mailbox {
             mail: Mutex::default(),
+            heard: Mutex::default(),
             waker,
         }
     }
@@ -67,6 +72,15 @@ impl Mailbox {
     /// A follower of this partition may join the ISR.
     pub(crate) fn on_caught_up(&self, partition: Arc<Partition>) {
         self.put_in(|mail| mail.caught_up.push(partition));
+    }
+
+    /// A follower has fetched.
+    pub(crate) fn on_heard(&self, follower: BrokerId, now: Instant) {
+        self.heard.lock().insert(follower, now);
+    }
+
+    pub(super) fn heard(&self) -> BTreeMap<BrokerId, Instant> {
+        self.heard.lock().clone()
     }
 
     pub(super) fn take(&self) -> Mail {

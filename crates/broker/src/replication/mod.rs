@@ -7,6 +7,7 @@ mod isr;
 mod mailbox;
 mod repair;
 mod throttles;
+mod unheard;
 mod worker;
 
 pub(crate) use mailbox::Mailbox;

@@ -15,7 +15,8 @@ use bytes::Bytes;
 use env::{Poller, Readiness, Turn, Worker};
 use model::{BrokerId, InboxId, Instant, LeaderEpoch, Offset, Ticket, WaiterKey};
 use partition::{
-    Asked, Commit, FollowError, FollowPoint, Moment, News, Partition, Restart, Stamp, Synced, Wait,
+    Asked, Commit, FollowError, FollowPoint, Laggards, Moment, News, Partition, Restart, Stamp,
+    Synced, Wait,
 };
 use replica::{Brought, Engine, Key, Point, Step, Terms, Way};
 use wire::messages::FetchResponse;
@@ -26,6 +27,7 @@ use super::dirs::{self, DirWishes};
 use super::isr::{self, IsrWishes};
 use super::mailbox::Mailbox;
 use super::repair::Repairer;
+use super::unheard::{Fallen, Followers, Leaders};
 use crate::control::links::{Lane, Links, Outbound, Reply};
 use crate::control::{Order, Outgoing, Recipient};
 use crate::inboxes::Redeemed;
@@ -37,6 +39,9 @@ pub(super) const FETCH_VERSION: i16 = 17;
 const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
 /// Beyond the wait that was asked for a leader is silent.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// A follower sends a fetch every 5 s at least: one is answered by then, whatever its follower asks for. One that sends none for so long, or
+/// for `broker.session.timeout.ms` if that is longer, is silent.
+const SILENT_AFTER_MIN: Duration = Duration::from_secs(10);
 /// A throttle is looked at again so soon: its rate may have changed.
 const THROTTLE_CHECK: Duration = Duration::from_secs(1);
 /// A log that is being cut takes batches again soon.
@@ -73,6 +78,8 @@ pub(crate) struct ReplicaWorker {
     ready: Vec<Readiness>,
     links: Links<(BrokerId, Way)>,
     engines: BTreeMap<BrokerId, Engine>,
+    leaders: Leaders,
+    followers: Followers,
     /// Bytes that came to partitions that keep up.
     tail_bytes: u64,
     followed: BTreeMap<Key, Followed>,
@@ -109,6 +116,8 @@ impl ReplicaWorker {
             ready: Vec::new(),
             links: Links::new(),
             engines: BTreeMap::new(),
+            leaders: Leaders::default(),
+            followers: Followers::default(),
             tail_bytes: 0,
             followed: BTreeMap::new(),
             late_cuts: LateCuts::default(),
@@ -152,13 +161,13 @@ impl ReplicaWorker {
         for topic in mail.topics {
             self.follow_topic(topic);
             self.dir_wishes.look(&self.shared, topic);
+            self.look_at_led(topic);
         }
         if mail.have_brokers_changed {
             self.look_at = self.shared.env.clock.now();
         }
-        let lag_max = self.lag_max();
         for partition in mail.caught_up {
-            self.wishes.look(&self.shared, &partition, lag_max);
+            self.look_at(&partition);
         }
         for redeemed in mail.redeemed {
             match redeemed {
@@ -169,6 +178,38 @@ impl ReplicaWorker {
                 Redeemed::Replied(_, body) => self.on_isr_reply(body),
                 Redeemed::Answered(_) | Redeemed::Piece(..) | Redeemed::Quorum(..) => {}
             }
+        }
+    }
+
+    /// Looks for other ISRs in what this broker leads of a topic that the metadata changed: a follower that caught up while a wish was in doubt
+    /// says nothing more.
+    fn look_at_led(&mut self, topic: Uuid) {
+        let me = self.shared.config().broker.node_id;
+        let topics = self.shared.topics();
+        let Some(topic) = topics.with_id(topic) else {
+            return;
+        };
+        for (partition, _) in topic.led_by(me) {
+            self.look_at(partition);
+        }
+        let image = self.shared.metadata.image();
+        let planned = image.topic_by_id(topic.id);
+        let led = planned.iter().flat_map(|of| &of.partitions);
+        let led = led.filter(|of| of.leader == me);
+        let in_sync = led.flat_map(|of| of.isr.iter().copied());
+        self.followers.on_in_sync(in_sync.filter(|it| *it != me));
+    }
+
+    /// Looks whether a leader here wants another ISR.
+    fn look_at(&mut self, partition: &Arc<Partition>) {
+        let followers = &self.followers;
+        let laggards = Laggards {
+            lag_max: self.lag_max(),
+            is_silent: &|broker| followers.is_silent(broker),
+        };
+        let without = self.wishes.look(&self.shared, partition, laggards);
+        for broker in without {
+            self.followers.on_fallen(broker);
         }
     }
 
@@ -339,6 +380,7 @@ impl ReplicaWorker {
                     && !engine.is_idle(way)
                 {
                     engine.on_lost(way, terms, now);
+                    self.on_unanswered(leader, now);
                 }
             }
             Reply::Answered {
@@ -348,6 +390,7 @@ impl ReplicaWorker {
                 ..
             } => {
                 let response = FetchResponse::decode(&mut Reader::new(body), version);
+                self.on_answered(leader, now);
                 let Some(engine) = self.engines.get_mut(&leader) else {
                     return;
                 };
@@ -543,6 +586,8 @@ impl ReplicaWorker {
 
     fn send(&mut self) {
         self.engines.retain(|_, engine| !engine.is_over());
+        self.leaders
+            .keep(|leader| self.engines.contains_key(leader));
         self.hold_throttled();
         let leaders: Vec<BrokerId> = self.engines.keys().copied().collect();
         for way in [Way::Tail, Way::Bulk] {
@@ -589,27 +634,88 @@ impl ReplicaWorker {
             };
             let net = &*self.shared.env.net;
             self.links.send(net, &mut *self.poller, outbound);
+            self.leaders.on_asked(leader, now);
         }
     }
 
     /// Asks the controller for the ISRs that leaders here want.
     fn ask_for_isrs(&mut self) {
         let now = self.shared.env.clock.now();
+        self.look_for_silent(now);
         if self.look_at <= now {
-            let lag_max = self.lag_max();
-            self.look_at = now.plus(lag_max / 2);
-            let me = self.shared.config().broker.node_id;
+            self.look_at = now.plus(self.lag_max() / 2);
+            self.followers.begin();
             for topic in self.shared.topics().sorted() {
-                for (partition, _) in topic.led_by(me) {
-                    self.wishes.look(&self.shared, partition, lag_max);
-                }
+                self.look_at_led(topic.id);
             }
         }
+        self.report_fallen(now);
         let Some(request) = self.wishes.request(&self.shared, now) else {
             return;
         };
         if !self.ask_controller(ISR_KEY, &request, isr::VERSION, now) {
             self.on_isr_reply(None);
+        }
+    }
+
+    /// Has followers that hold up commits and send no fetch fall out of their ISRs before they lag for too long.
+    fn look_for_silent(&mut self, now: Instant) {
+        if !self.followers.is_due(now) {
+            return;
+        }
+        let session = self.shared.config().broker.quorum.session_timeout;
+        let heard = self.mailbox.heard();
+        if (self.followers).look(&heard, session.max(SILENT_AFTER_MIN), now) {
+            self.look_at = now;
+        }
+    }
+
+    fn report_fallen(&mut self, now: Instant) {
+        let lag_max = self.lag_max();
+        for fallen in self.followers.take_fallen(now) {
+            let Fallen {
+                broker,
+                partitions,
+                is_silent,
+            } = fallen;
+            if is_silent {
+                tracing::warn!(
+                    target: env::logs::REPLICATION,
+                    "broker {broker} is to leave the ISR of {partitions} partitions that this broker leads: it sends no fetch, though the \
+                     controller may hear it. See whether the two brokers reach each other",
+                );
+            } else {
+                tracing::warn!(
+                    target: env::logs::REPLICATION,
+                    "broker {broker} is to leave the ISR of {partitions} partitions that this broker leads: it has not had all of their \
+                     records for replica.lag.time.max.ms ({} ms)",
+                    lag_max.as_millis(),
+                );
+            }
+        }
+    }
+
+    /// A request to a leader failed.
+    fn on_unanswered(&mut self, leader: BrokerId, now: Instant) {
+        let Some(silent_for) = self.leaders.on_failed(leader, now) else {
+            return;
+        };
+        let followed = self.followed.values();
+        let count = followed.filter(|of| of.leader == leader).count();
+        tracing::warn!(
+            target: env::logs::REPLICATION,
+            "broker {leader} has not answered for {} s: {count} partitions that it leads are not followed here. Appends with acks=all wait \
+             until it does, or until this broker is out of their ISR",
+            silent_for.as_secs(),
+        );
+    }
+
+    fn on_answered(&mut self, leader: BrokerId, now: Instant) {
+        if let Some(silent_for) = self.leaders.on_answered(leader, now) {
+            tracing::info!(
+                target: env::logs::REPLICATION,
+                "broker {leader} answers again after {} s: what it leads is followed here", silent_for.as_secs(),
+            );
         }
     }
 
@@ -664,6 +770,7 @@ impl ReplicaWorker {
             self.repairer.next_deadline(),
             self.commit_at,
             Some(self.look_at),
+            self.followers.next_look(),
             self.late_cuts.next_deadline(),
         ]
         .into_iter()

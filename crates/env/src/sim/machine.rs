@@ -206,6 +206,14 @@ impl Machine {
         lost
     }
 
+    /// True while [`Machine::pause`] keeps the process from its turns.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        let mut world = self.world();
+        let now = world.now_on(self.host);
+        now < world.host_mut(self.host).paused_until
+    }
+
     /// Ends the process as `kill -9` does: what it wrote stays in the page cache.
     pub fn kill(&self) {
         self.end_process();

@@ -77,6 +77,7 @@ impl Script {
                 let epoch = LeaderEpoch(epoch.parse().expect("an epoch"));
                 progress.on_role(epoch, Role::Leading(replicas), now, &mut news);
             }
+            ["miss", changes] => self.partition_epoch += number(changes) as i32,
             ["resigns", epoch] => {
                 let epoch = LeaderEpoch(epoch.parse().expect("an epoch"));
                 progress.on_role(epoch, Role::NotLeading, now, &mut news);
@@ -107,9 +108,16 @@ impl Script {
                     now,
                 );
             }
-            ["wish", seconds] => {
-                let lag_max = Duration::from_secs(number(seconds) as u64);
-                let wish = progress.wish_isr(now, lag_max, |_, epoch| epoch < 9);
+            ["wish", seconds, ref rest @ ..] => {
+                let silent = match rest {
+                    ["silent", silent] => brokers(silent),
+                    _ => Vec::new(),
+                };
+                let laggards = Laggards {
+                    lag_max: Duration::from_secs(number(seconds) as u64),
+                    is_silent: &|broker| silent.contains(&broker),
+                };
+                let wish = progress.wish_isr(now, laggards, |_, epoch| epoch < 9);
                 let text = wish.as_ref().map(|wish| {
                     let ids: Vec<_> = wish.isr.iter().map(|(id, _)| id.to_string()).collect();
                     ids.join(",")
@@ -244,6 +252,60 @@ fn the_minimum_is_never_more_than_there_are_replicas() {
             expected,
             "{all} {in_sync} {min}"
         );
+    }
+}
+
+/// Two brokers that do not hear each other stall nobody for as long as a follower may lag.
+#[test]
+fn a_silent_follower_is_done_without_where_it_holds_up_others_that_are_enough() {
+    let leads = "min 2 | leads 0 of 1,2,3 isr 1,2,3 | 2 at 0 | 3 at 0";
+    for (then, told) in [
+        (
+            "append 9 | durable 9 | 2 at 9 | wish 30 silent 3",
+            "wish 1,2",
+        ),
+        // It has everything.
+        ("wish 30 silent 3", "wish none"),
+        // Nothing would be committed without them.
+        ("append 9 | durable 9 | wish 30 silent 2,3", "wish none"),
+        (
+            "append 9 | durable 9 | pass 31 | wish 30 silent 2,3",
+            "wish 1",
+        ),
+        // Another epoch, in which it has not been heard yet.
+        (
+            "leads 1 of 1,2,3 isr 1,2,3 | append 9 | 2 at 9 | wish 30 silent 3",
+            "wish none",
+        ),
+    ] {
+        let mut script = Script::new();
+        let events = leads.split('|').chain(then.split('|'));
+        events.for_each(|event| script.step(event.trim()));
+        assert_eq!(script.told, [told], "{then}");
+    }
+}
+
+/// A replica that was removed and added again speaks of another log, also where this leader sees both changes at once.
+#[test]
+fn a_replica_that_may_have_been_dropped_has_to_say_again_where_it_is() {
+    let in_step = "leads 0 of 1,2,3 isr 1,2 | append 9 | durable 9 | 2 at 9 | 3 at 9";
+    for (then, heard) in [
+        ("leads 0 of 1,2,3 isr 1,2", [true, true]),
+        (
+            "leads 0 of 1,2 isr 1,2 | leads 0 of 1,2,3 isr 1,2",
+            [true, false],
+        ),
+        ("miss 1 | leads 0 of 1,2,3 isr 1,2", [true, false]),
+        ("miss 1 | leads 0 of 1,2,3 isr 1,2 | 3 at 4", [true, true]),
+        ("leads 1 of 1,2,3 isr 1,2", [false, false]),
+    ] {
+        let mut script = Script::new();
+        let events = in_step.split('|').chain(then.split('|'));
+        events.for_each(|event| script.step(event.trim()));
+        let has_heard = |broker| script.progress.has_heard(BrokerId(broker), 5);
+        assert_eq!([2, 3].map(has_heard), heard, "{then}");
+        assert!(!script.progress.has_heard(BrokerId(2), 6), "of that life");
+        assert!(!script.progress.has_heard(BrokerId(4), 5), "no replica");
     }
 }
 

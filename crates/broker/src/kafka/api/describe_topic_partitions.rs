@@ -91,7 +91,11 @@ fn page(
             // Without a leader, too: its clients look at who leads.
             error_code: 0,
             partition_index: number(index),
-            leader_id: partition.leader.0,
+            leader_id: if view.acts_as_leader(partition.leader) {
+                partition.leader.0
+            } else {
+                meta::NO_LEADER.0
+            },
             leader_epoch: partition.leader_epoch.0,
             replica_nodes: numbers(&partition.replicas),
             isr_nodes: numbers(&partition.isr),

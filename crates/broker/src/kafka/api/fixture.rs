@@ -145,6 +145,7 @@ impl Fixture {
             folds_names: false,
             loggers: &self.loggers,
             leader: Some(BrokerId(1)),
+            is_silent: false,
         }
     }
 

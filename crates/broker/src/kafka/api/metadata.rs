@@ -224,8 +224,8 @@ fn known(
     }
 }
 
-/// Clients are sent to a leader that lives and that they can reach. The oldest ones are told of no other replicas, and that some are
-/// missing.
+/// Clients are sent to a leader that lives, that they can reach, and that would not send them away itself. The oldest ones are told of no other
+/// replicas, and that some are missing.
 fn partition(found: &meta::Partition, view: &View<'_>, version: i16) -> MetadataResponsePartition {
     let lives = |id: &BrokerId| view.live_endpoint(*id).is_some();
     let shown = |ids: &[BrokerId]| -> Vec<i32> {
@@ -235,8 +235,10 @@ fn partition(found: &meta::Partition, view: &View<'_>, version: i16) -> Metadata
     let (replica_nodes, isr_nodes) = (shown(&found.replicas), shown(&found.isr));
     let is_whole =
         (replica_nodes.len(), isr_nodes.len()) == (found.replicas.len(), found.isr.len());
-    let is_led = lives(&found.leader);
-    let code = if !is_led {
+    let is_led = lives(&found.leader) && view.acts_as_leader(found.leader);
+    let code = if !view.acts_as_leader(found.leader) {
+        ErrorCode::LeaderNotAvailable
+    } else if !is_led {
         let is_registered = view
             .image
             .broker(found.leader)

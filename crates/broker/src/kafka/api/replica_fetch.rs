@@ -55,6 +55,8 @@ pub(crate) fn on_replica_fetch(call: &mut Call<'_>, request: FetchRequest) -> Ou
             }
         }
     };
+    let replication = call.desk.shared.replication();
+    replication.on_heard(broker, call.desk.now);
     let mut parts = request.topics.iter().flat_map(|topic| &topic.partitions);
     let begins_anew = parts.any(listed_anew);
     if begins_anew {
@@ -167,9 +169,9 @@ fn listed(key: Key, asked: &FetchPartition) -> Listed {
         },
         bytes_max: usize::try_from(asked.partition_max_bytes).unwrap_or(0),
         is_restart: listed_anew(asked),
+        is_plain,
     }
 }
-        is_plain,
 
 fn park(call: &mut Call<'_>, own: WaiterKey, request: FeedRequest) -> Outcome {
     let key = call.next_key();

@@ -4,19 +4,24 @@ use std::time::Duration;
 
 use wire::ErrorCode;
 use wire::messages::create_topics_request::CreatableTopic;
+use wire::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use wire::messages::fetch_request::{FetchPartition, FetchTopic};
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use wire::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
 use wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use wire::messages::{
-    CreateTopicsRequest, ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest,
+    CreateTopicsRequest, DeleteRecordsRequest, FetchRequest, ListOffsetsRequest,
+    OffsetCommitRequest, OffsetFetchRequest, ProduceRequest,
 };
 
 use super::isr::active;
 use super::nodes::*;
 
 const TOPIC: &str = "t";
+/// Of a broker whose process lives.
+const SESSION: Duration = Duration::from_secs(9);
 /// A silent broker has 9 seconds, one whose process is gone none.
 const SOON: Duration = Duration::from_secs(1);
 /// And the controller that finds it out has to be elected first.
@@ -181,6 +186,103 @@ fn a_leader_that_is_cut_off_is_silent_before_others_lead_and_until_it_is_heard_a
     let index = index.expect("leaders are spread");
     assert_eq!(end(&nodes, active, index), ErrorCode::None);
     nodes.until(|nodes| Some(nodes.leaders(lost, TOPIC)?[led] != i32::from(lost)));
+}
+
+/// Clients waited for their own time to be up, although others led long before.
+#[test]
+fn requests_that_wait_at_a_leader_that_is_cut_off_are_answered_when_it_falls_silent() {
+    let nodes = Nodes::start(29);
+    create(&nodes);
+    let active = active(&nodes).expect("three voters have one");
+    let lost = ALL.into_iter().find(|node| *node != active);
+    let lost = lost.expect("two others");
+    let leaders = nodes.leaders(active, TOPIC).expect("it was created");
+    let led = leaders.iter().position(|leader| *leader == i32::from(lost));
+    let led = led.expect("leaders are spread");
+    let index = i32::try_from(led).expect("one of six");
+    nodes.produce_to(active, TOPIC, index, "before");
+    nodes.cut_off(lost);
+    let patience = 60_000;
+    let produced = ProduceRequest {
+        timeout_ms: patience,
+        ..produced(TOPIC, index, "nobody else has it")
+    };
+    let trimmed = DeleteRecordsRequest {
+        topics: vec![DeleteRecordsTopic {
+            name: TOPIC.to_owned(),
+            partitions: vec![DeleteRecordsPartition {
+                partition_index: index,
+                offset: 1,
+            }],
+        }],
+        timeout_ms: patience,
+    };
+    let fetched = FetchRequest {
+        replica_id: -1,
+        max_wait_ms: patience,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        session_epoch: -1,
+        topics: vec![FetchTopic {
+            topic: TOPIC.to_owned(),
+            partitions: vec![FetchPartition {
+                partition: index,
+                fetch_offset: 1,
+                partition_max_bytes: 1 << 20,
+                current_leader_epoch: -1,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let append = nodes.send(lost, &produced, 9);
+    let trim = nodes.send(lost, &trimmed, 2);
+    let fetch = nodes.send(lost, &fetched, 12);
+    let began = nodes.now();
+    let append = nodes.receive::<ProduceRequest>(append, 9);
+    let took = nodes.now().since(began);
+    assert!(took < SESSION, "it took {took:?}");
+    let append = append.expect("an answer").responses;
+    let trim = nodes.receive::<DeleteRecordsRequest>(trim, 2);
+    let fetch = nodes.receive::<FetchRequest>(fetch, 12);
+    let codes = [
+        append[0].partition_responses[0].error_code,
+        trim.expect("an answer").topics[0].partitions[0].error_code,
+        fetch.expect("an answer").responses[0].partitions[0].error_code,
+    ];
+    assert_eq!(codes, [ErrorCode::NotLeaderOrFollower.code(); 3]);
+    let named = nodes.leaders(lost, TOPIC).expect("clients reach it");
+    assert_eq!(named[led], -1, "it sends no client to itself");
+}
+
+/// The controller hears both, and nobody is fenced: appends waited for the follower for as long as it may lag, 30 s and more.
+#[test]
+fn a_follower_that_its_leader_does_not_hear_stalls_appends_for_some_seconds_alone() {
+    let nodes = Nodes::start(30);
+    let active = active(&nodes).expect("three voters have one");
+    let mut others = ALL.into_iter().filter(|node| *node != active);
+    let (leader, follower) = (others.next(), others.next());
+    let (leader, follower) = (leader.expect("one"), follower.expect("another"));
+    nodes.create_on(
+        "parted",
+        &[leader, follower, active],
+        &[("min.insync.replicas", "2")],
+    );
+    nodes.until(|nodes| Some(nodes.isr(active, "parted")?.len() == 3));
+    nodes.produce(leader, "parted", "heard by all");
+    nodes.part(leader, follower);
+    let began = nodes.now();
+    nodes.produce(leader, "parted", "heard by two");
+    let took = nodes.now().since(began);
+    assert!(took < Duration::from_secs(14), "it took {took:?}");
+    let began = nodes.now();
+    nodes.produce(leader, "parted", "and no more waited for");
+    let took = nodes.now().since(began);
+    assert!(took < SOON, "it took {took:?}");
+    // It comes back as soon as it is heard, and has everything.
+    nodes.mend();
+    nodes.until(|nodes| Some(nodes.isr(active, "parted")?.len() == 3));
 }
 
 #[test]

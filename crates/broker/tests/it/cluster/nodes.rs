@@ -329,7 +329,7 @@ impl Nodes {
         assert!(took <= time, "it took {took:?}");
     }
 
-    /// Whatever goes from any node to another one travels so much longer.
+    /// All that goes from any node to another one travels longer by `delay`.
     pub(super) fn delay(&self, delay: Duration) {
         let link = Link {
             delay,
@@ -343,7 +343,7 @@ impl Nodes {
         }
     }
 
-    /// Whatever goes from one node to another one travels so much longer.
+    /// All that goes from one node to another one travels longer by `delay`.
     pub(super) fn slow_down(&self, from: Node, to: Node, delay: Duration) {
         let link = Link {
             delay,
