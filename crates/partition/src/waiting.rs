@@ -9,7 +9,9 @@ use crate::dir::durable::Reached;
 use crate::isolation::Scope;
 use crate::news::News;
 use crate::partition::{Bounds, Partition, PartitionState, Watcher};
-use crate::progress::{FollowerAt, FollowerLag, IsrWish, Laggards, Progress, Role, RoleChange, Wanted};
+use crate::progress::{
+    FollowerAt, FollowerLag, IsrWish, Laggards, Progress, Role, RoleChange, Wanted,
+};
 use crate::read::{Read, ReadError, ReadRequest};
 
 /// The append will not be committed under this leader in this process.
