@@ -11,8 +11,11 @@ use bytes::Bytes;
 const READ_MIN: usize = 32 << 10;
 /// Room made ahead of what has arrived.
 const READ_MAX: usize = 1 << 20;
-/// A frame above this keeps the buffer it was read into; below, it is copied out.
+/// A frame above this keeps the buffer it was read into, which is made for it; below, it is copied out.
 const COPY_MAX: usize = 64 << 10;
+/// Room of that buffer that nothing fills, up to this part of the frame; beyond, the frame is copied out as well. A consumer keeps its
+/// records for as long as the application takes.
+const ROOM_PART: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of {announced} bytes was announced, at most {max} are accepted")]
@@ -46,13 +49,29 @@ impl Inbox {
             self.filled -= self.start;
             self.start = 0;
         }
-        let room = self.missing().clamp(READ_MIN, READ_MAX);
+        let missing = self.missing();
+        let is_large = COPY_MAX < missing + self.filled;
+        let room = if is_large && 0 < missing {
+            // Grows with what has arrived, and not beyond the frame.
+            self.reserve(missing.min(self.filled.max(READ_MAX)));
+            missing.min(READ_MAX)
+        } else {
+            missing.clamp(READ_MIN, READ_MAX)
+        };
         if self.bytes.len() < self.filled + room {
             self.bytes.resize(self.filled + room, 0);
         }
         let n = from.read(&mut self.bytes[self.filled..])?;
         self.filled += n;
         Ok(n)
+    }
+
+    /// Makes room for so much behind what is filled, and for no more.
+    fn reserve(&mut self, room: usize) {
+        let wanted = self.filled + room;
+        if self.bytes.capacity() < wanted {
+            self.bytes.reserve_exact(wanted - self.bytes.len());
+        }
     }
 
     fn announced(&self) -> Option<i32> {
@@ -83,7 +102,8 @@ impl Inbox {
         if self.filled < end {
             return Ok(None);
         }
-        if len > COPY_MAX {
+        let is_tight = self.bytes.capacity() - len <= len / ROOM_PART;
+        if len > COPY_MAX && is_tight {
             let rest = self.bytes[end..self.filled].to_vec();
             let mut whole = std::mem::replace(&mut self.bytes, rest);
             whole.truncate(end);
@@ -142,6 +162,26 @@ mod tests {
                 }
             }
             assert!(got == bodies, "step {step}");
+        }
+    }
+
+    #[test]
+    fn a_frame_keeps_little_more_memory_than_its_own_length() {
+        let lengths = [100, 65_536, 65_537, 70_000, 300_000, 3_000_000, 80_000, 9];
+        let bodies: Vec<Vec<u8>> = lengths.map(|len| vec![b'x'; len]).into();
+        let wire = framed(&bodies);
+        for step in [1000, 65_541, usize::MAX] {
+            let mut inbox = Inbox::new(4 << 20);
+            let mut reader = Trickle(&wire, step);
+            while inbox.fill(&mut reader).unwrap() > 0 {
+                while let Some(frame) = inbox.frame().unwrap() {
+                    let len = frame.len();
+                    let alone = frame.try_into_mut().expect("nobody else has a part of it");
+                    // A slice in front of which something lies has that beside its own capacity.
+                    let most = len + len / ROOM_PART;
+                    assert!(alone.capacity() <= most, "{len} in {}", alone.capacity());
+                }
+            }
         }
     }
 

@@ -8,6 +8,9 @@ use std::collections::VecDeque;
 use model::Offset;
 use wire::records::Batch;
 
+/// Free places up to this many stay.
+const PLACES_MIN: usize = 16;
+
 #[derive(Debug)]
 pub struct Tail {
     batches: VecDeque<Batch>,
@@ -53,7 +56,7 @@ impl Tail {
         self.written
     }
 
-    /// Bytes held in memory.
+    /// Bytes of memory that the batches hold, their places included.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -61,7 +64,7 @@ impl Tail {
     pub fn push(&mut self, batch: Batch) {
         assert!(batch.base_offset() >= self.end, "appends go to the end");
         self.end = batch.next_offset();
-        self.bytes += batch.size();
+        self.bytes += batch.held();
         self.batches.push_back(batch);
     }
 
@@ -75,15 +78,15 @@ impl Tail {
         }
     }
 
-    /// Drops everything at and above `to`, which splits no batch. Returns the bytes that were not in segment files.
+    /// Drops everything at and above `to`, which splits no batch. Returns the bytes of memory of those that were not in segment files.
     pub fn cut(&mut self, to: Offset) -> usize {
         assert!(to <= self.end, "a log is cut at or in front of its end");
         let mut unwritten = 0;
         while let Some(batch) = self.batches.pop_back_if(|batch| to < batch.next_offset()) {
             assert!(to <= batch.base_offset(), "a cut splits no batch");
-            self.bytes -= batch.size();
+            self.bytes -= batch.held();
             if self.written <= batch.base_offset() {
-                unwritten += batch.size();
+                unwritten += batch.held();
             }
         }
         self.end = to;
@@ -91,6 +94,7 @@ impl Tail {
         if self.batches.is_empty() {
             self.start = to;
         }
+        self.give_back_places();
         unwritten
     }
 
@@ -116,13 +120,20 @@ impl Tail {
         self.read(self.written, limit, bytes_max)
     }
 
-    /// Bytes at or above `written`.
+    /// Bytes that the batches at or above `written` will take in segment files.
+    pub fn unwritten_size(&self) -> usize {
+        let batches = self.batches.iter().rev();
+        let unwritten = batches.take_while(|batch| batch.base_offset() >= self.written);
+        unwritten.map(|batch| batch.size()).sum()
+    }
+
+    /// Bytes of memory of the batches at or above `written`.
     pub fn unwritten_bytes(&self) -> usize {
         self.batches
             .iter()
             .rev()
             .take_while(|batch| batch.base_offset() >= self.written)
-            .map(|batch| batch.size())
+            .map(Batch::held)
             .sum()
     }
 
@@ -135,7 +146,7 @@ impl Tail {
         self.written = offset;
     }
 
-    /// Drops written batches below `offset`; returns how many bytes that freed.
+    /// Drops written batches below `offset`; returns how many bytes of memory they were counted for.
     pub fn evict(&mut self, offset: Offset) -> usize {
         let limit = offset.min(self.written);
         let before = self.bytes;
@@ -144,16 +155,70 @@ impl Tail {
                 break;
             }
             self.start = batch.next_offset();
-            self.bytes -= batch.size();
+            self.bytes -= batch.held();
             self.batches.pop_front();
         }
         if self.batches.is_empty() {
             self.start = self.end;
         }
+        self.give_back_places();
         before - self.bytes
+    }
+
+    /// A burst of small batches leaves places behind that quieter times do not fill.
+    fn give_back_places(&mut self) {
+        let filled = self.batches.len();
+        if PLACES_MIN < self.batches.capacity() && filled < self.batches.capacity() / 4 {
+            self.batches.shrink_to(filled * 2);
+        }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Batch> {
         self.batches.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Timestamp;
+    use wire::records::BatchBuilder;
+
+    use super::*;
+
+    fn batch(offset: i64) -> Batch {
+        let mut builder = BatchBuilder::new().base_offset(Offset(offset));
+        builder.push(Timestamp(0), None, Some(&[b'x'; 40]), &[]);
+        builder.build()
+    }
+
+    /// Memory of the places, filled or not, and of the records.
+    fn held(tail: &Tail) -> usize {
+        let records: usize = tail.batches.iter().map(|batch| batch.body().len()).sum();
+        tail.batches.capacity() * size_of::<Batch>() + records
+    }
+
+    #[test]
+    fn small_batches_count_with_their_places_and_leave_none_behind() {
+        let mut tail = Tail::new(Offset(0));
+        let (mut counted, mut taken) = (0, 0);
+        for offset in 0..10_000 {
+            tail.push(batch(offset));
+            (counted, taken) = (counted + tail.bytes(), taken + held(&tail));
+        }
+        assert!(
+            taken <= counted,
+            "{taken} bytes, {counted} counted, on average"
+        );
+        assert!(
+            counted < taken * 3 / 2,
+            "{counted} counted for {taken} bytes"
+        );
+        tail.on_written(Offset(10_000));
+        tail.evict(Offset(9_990));
+        let left = held(&tail);
+        assert!(
+            left <= PLACES_MIN.max(4 * 10) * size_of::<Batch>() + 10 * 100,
+            "{left} bytes for 10"
+        );
     }
 }

@@ -68,6 +68,8 @@ pub struct Appended {
     pub waits: bool,
     /// Its records were appended before, and this batch is kept nowhere.
     pub is_duplicate: bool,
+    /// The records stay in the memory that they came in.
+    pub is_as_received: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -158,7 +160,9 @@ impl Partition {
         moment: Moment<'_>,
     ) -> Result<Appended, AppendError> {
         let config = self.config();
+        let received = batch.body().as_ptr();
         let batch = prepare(batch, &config, moment.wall)?;
+        let is_as_received = batch.body().as_ptr() == received;
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.check_writer(epoch)?;
@@ -206,10 +210,14 @@ impl Partition {
                 log_start: state.progress.points().start,
                 waits,
                 is_duplicate: true,
+                is_as_received: false,
             });
         }
 
-        Ok(self.place(state, batch, None, acks, moment))
+        Ok(Appended {
+            is_as_received,
+            ..self.place(state, batch, None, acks, moment)
+        })
     }
 
     /// Appends the marker that ends the transaction of a producer, in the leader epoch that is named, if one is. One that is repeated
@@ -326,6 +334,7 @@ impl Partition {
             log_start: state.progress.points().start,
             waits: acks.ticket().is_some(),
             is_duplicate: false,
+            is_as_received: true,
         };
         self.traffic.on_appended(batch.size());
         state.tail.push(batch);

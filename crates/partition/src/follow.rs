@@ -15,6 +15,7 @@ use model::{BrokerId, Instant, LeaderEpoch, Offset};
 use wire::records::{Batch, BatchError, Source};
 
 use crate::append::Moment;
+use crate::buffer::ReceiveBuffer;
 use crate::cut::Synced;
 use crate::dir::linger::Stamp;
 use crate::dir::queue::Push;
@@ -61,7 +62,7 @@ pub enum FollowError {
     Batch(#[from] BatchError),
 }
 
-/// What a follower asked its leader for.
+/// A follower asked its leader for this.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub epoch: LeaderEpoch,
@@ -183,22 +184,23 @@ impl Partition {
         })
     }
 
-    /// Appends what a leader answered to what was `asked`. A batch at the end that is cut off is left out.
+    /// Appends what a leader answered to what was `asked`; it lies in `buffer`. A batch at the end that is cut off is left out.
     ///
     /// Between two batches of one answer there may be none, and in front of the first where it is certain that this log asked for no less:
     /// the leader's log is compacted, or was.
     pub fn follow(
         self: &Arc<Self>,
-        bytes: &Bytes,
+        (bytes, buffer): (&Bytes, &mut ReceiveBuffer),
         asked: impl Into<Asked>,
         moment: Moment<'_>,
     ) -> Result<Followed, FollowError> {
         let Asked { epoch: asked, from } = asked.into();
-        let batches: Vec<Batch> = Batch::cut(bytes, Source::Log).collect::<Result<_, _>>()?;
+        let mut batches: Vec<Batch> = Batch::cut(bytes, Source::Log).collect::<Result<_, _>>()?;
         if let Some(later) = batches.iter().find(|batch| asked < batch.leader_epoch()) {
             let got = later.leader_epoch();
             return Err(FollowError::Epoch { got, asked });
         }
+        let placed = buffer.place(self.dir().id, &mut batches);
         let mut state = self.state.lock();
         let current = state.progress.epoch();
         if current != asked {
@@ -206,12 +208,14 @@ impl Partition {
         }
         let end = state.tail.end();
         let may_skip = state.config.cleanup_policy.compact || from == Some(end);
-        self.take(
+        let followed = self.take(
             &mut state,
             batches,
             |is_first| may_skip || !is_first,
             moment,
-        )
+        )?;
+        buffer.on_kept(placed, true);
+        Ok(followed)
     }
 
     /// The leader of `epoch` says what is committed, and where its log starts. Shown is what of it is durable here.
@@ -240,9 +244,11 @@ impl Partition {
     /// log.
     pub fn append_decided(
         self: &Arc<Self>,
-        batches: Vec<Batch>,
+        batches: &[Batch],
         moment: Moment<'_>,
     ) -> Result<Followed, FollowError> {
+        // They lie in an answer, or among what this node has written for its followers, and are few.
+        let batches = batches.iter().map(Batch::detached).collect();
         self.take(&mut self.state.lock(), batches, |_| false, moment)
     }
 

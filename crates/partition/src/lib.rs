@@ -4,6 +4,7 @@
 //! of sockets or protocol versions.
 
 pub mod append;
+mod buffer;
 mod cut;
 mod cuts;
 mod derived;
@@ -26,6 +27,7 @@ mod verification;
 mod waiting;
 
 pub use append::{Acks, AppendError, Appended, Marker, Moment, TrimError};
+pub use buffer::{Placed, ReceiveBuffer};
 pub use cut::{CutError, CutOff, Restart, Synced};
 pub use dir::{
     Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, Damage, DamageStage, DirSettings,

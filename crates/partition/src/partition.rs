@@ -347,7 +347,7 @@ impl Partition {
     pub fn size(&self) -> u64 {
         let (home, unwritten) = {
             let state = self.state.lock();
-            let unwritten = state.tail.unwritten_bytes() as u64;
+            let unwritten = state.tail.unwritten_size() as u64;
             (Arc::clone(&state.home), unwritten)
         };
         home.store.get().map_or(0, Store::size) + unwritten

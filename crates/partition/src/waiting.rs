@@ -24,7 +24,7 @@ impl Partition {
         let Reached {
             up_to,
             has_trim,
-            bytes,
+            held,
             life,
         } = reached;
         let mut guard = self.state.lock();
@@ -57,7 +57,7 @@ impl Partition {
         let home = Arc::clone(&state.home);
         drop(guard);
         let listed = is_first.then(|| self.key());
-        home.dir.backlog.add(bytes, listed);
+        home.dir.backlog.add(held, listed);
     }
 
     /// A follower has synced everything below an offset. True if it may join those in sync.

@@ -10,6 +10,8 @@
 
 #[path = "../../../crates/partition/src/append.rs"]
 mod append;
+#[path = "../../../crates/partition/src/buffer.rs"]
+mod buffer;
 #[path = "../../../crates/partition/src/cut.rs"]
 mod cut;
 #[path = "../../../crates/partition/src/cuts.rs"]

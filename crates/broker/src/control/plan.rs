@@ -300,7 +300,7 @@ impl Plan {
                     wall: shared.env.clock.wall_ms(),
                     stamp: &mut Stamp::default(),
                 };
-                if let Err(error) = self.log.append_decided(batches.clone(), moment) {
+                if let Err(error) = self.log.append_decided(&batches, moment) {
                     aftermath.failure = Some(format!("the metadata log: {error}"));
                     return;
                 }

@@ -129,6 +129,8 @@ fn await_membership(call: &mut Call<'_>, frame: Bytes) -> Outcome {
         return Outcome::Close;
     }
     let until = call.desk.now.plus(MEMBERSHIP_WAIT_MAX);
+    // Alone in its memory: it may wait for seconds, and the buffer that it came in is larger.
+    let frame = Bytes::copy_from_slice(&frame);
     call.park(Waiting::Membership(Early { frame, until }))
 }
 

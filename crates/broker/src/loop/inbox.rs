@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use env::ConnId;
 use model::Instant;
+use partition::ReceiveBuffer;
 
 use super::memory::Account;
 use super::share::Head;
-use crate::ops::source::Source;
 
 /// Bytes that a connection begins with, and stays at while its requests are small and each is done with before the next one comes:
 /// clients keep several connections, and most of them say little. Thousands that connect at once would else wait for the system
@@ -60,7 +60,7 @@ pub(super) struct Inbox {
     waited: Duration,
     /// All that was sent is read, since then.
     waits_since: Option<Instant>,
-    source: Source,
+    source: ReceiveBuffer,
     /// The buffer has changed since the last frame, or nothing lies in it any more.
     is_fresh: bool,
 }
@@ -80,13 +80,13 @@ impl Inbox {
             frame_room: 0,
             waited: Duration::ZERO,
             waits_since: None,
-            source: Source::default(),
+            source: ReceiveBuffer::default(),
             is_fresh: true,
         }
     }
 
     /// The buffer that the last frame lies in.
-    pub(super) fn source(&mut self) -> &mut Source {
+    pub(super) fn source(&mut self) -> &mut ReceiveBuffer {
         &mut self.source
     }
 
@@ -356,34 +356,20 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_stays_in_its_buffer_when_an_eighth_of_that_was_kept() {
+    fn a_buffer_is_known_by_its_size_until_another_takes_its_place() {
         let (mut inbox, mut account) = inbox();
         let _frame = receive(&mut inbox, &mut account, 200_000);
         let size = inbox.source.size();
-        assert!((200_000..600_000).contains(&size), "{size}");
-        assert!(inbox.source.may_keep(size / 8, 0), "it is an eighth");
-        assert!(!inbox.source.may_keep(70, 0));
-        inbox.source.on_kept(size / 8, 0);
-        assert!(inbox.source.may_keep(70, 0));
-        assert!(
-            !inbox.source.may_keep(70, 1),
-            "another directory evicts by itself"
-        );
-
-        // The rest of the same buffer, and then another one.
+        assert_eq!(size, inbox.held, "all of it, not what was received");
+        let mut sizes = vec![size];
         let _frames: Vec<Bytes> = (0..40)
             .map(|_| {
-                let kept_in_place = inbox.source.may_keep(70, 0);
-                let was_fresh = inbox.is_fresh;
                 let frame = receive(&mut inbox, &mut account, 20_000);
-                let is_same = !was_fresh && inbox.source.size() == size;
-                assert!(!is_same || kept_in_place);
+                sizes.push(inbox.source.size());
                 frame
             })
             .collect();
-        assert!(
-            !inbox.source.may_keep(70, 0),
-            "nothing was kept of this one"
-        );
+        sizes.dedup();
+        assert!(1 < sizes.len(), "it was filled and replaced: {sizes:?}");
     }
 }

@@ -18,7 +18,6 @@ pub(crate) mod offsets;
 pub(crate) mod once;
 pub(crate) mod produce;
 pub(crate) mod search;
-pub(crate) mod source;
 pub(crate) mod topics;
 pub(crate) mod trim;
 pub(crate) mod txn_offsets;

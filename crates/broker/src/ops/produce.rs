@@ -10,12 +10,11 @@ use bytes::Bytes;
 use log::producer::Origin as Writer;
 use model::Ticket;
 use model::{Instant, Offset, Timestamp};
-use partition::{AppendError, Appended, Moment, Partition, Stamp, Warrant};
-use wire::records::{Batch, BatchError, Codec, Head, Source as From};
+use partition::{AppendError, Appended, Moment, Partition, ReceiveBuffer, Stamp, Warrant};
+use wire::records::{Batch, BatchError, Codec, Source as From};
 use wire::{ErrorCode, Uuid};
 
 use super::access::{Operation, Resource};
-use super::source::Source;
 use super::verify::{self, Verifying};
 use super::{Asker, Desk, Step, Tickets};
 use crate::coordinate::question::Answered;
@@ -127,8 +126,8 @@ pub(crate) enum Refusal {
 /// Where the batches came from: the connection's share of the linger, and the buffer that they lie in.
 pub(crate) struct Origin<'a> {
     pub(crate) stamp: &'a mut Stamp,
-    /// None where nothing but the batch lies in its buffer, or where that is gone.
-    pub(crate) source: Option<&'a mut Source>,
+    /// The buffer that the batches lie in; none where nobody knows it any more.
+    pub(crate) source: Option<&'a mut ReceiveBuffer>,
 }
 
 /// A produce that waits.
@@ -279,16 +278,9 @@ fn append(
         let id = Codec::Zstd as u8;
         return Err(BatchError::UnknownCodec { id }.into());
     }
-    let bytes = batch.size();
-    let dir = dir_of(desk, partition);
-    let stays = match &origin.source {
-        Some(source) => source.may_keep(bytes, dir),
-        None => true,
-    };
-    if !stays {
-        let body = Bytes::copy_from_slice(batch.body());
-        batch = Batch::from_parts(Head::clone(&batch), body)?;
-    }
+    let mut unknown = ReceiveBuffer::new(usize::MAX);
+    let source = origin.source.as_deref_mut().unwrap_or(&mut unknown);
+    let placed = source.place(partition.dir().id, std::slice::from_mut(&mut batch));
     if desk.shared.is_self_fenced() {
         return Err(partition.refuse(&batch, desk.wall));
     }
@@ -299,24 +291,10 @@ fn append(
     };
     let Admitted { warrant, acks, .. } = admitted;
     let appended = partition.append_as(batch, Writer::Client, warrant, acks, moment)?;
-    if let Some(source) = &mut origin.source
-        && !appended.is_duplicate
-    {
-        source.on_kept(bytes, dir);
+    if !appended.is_duplicate {
+        source.on_kept(placed, appended.is_as_received);
     }
     Ok(appended)
-}
-
-/// The place of a partition's directory among all of them.
-fn dir_of(desk: &Desk, partition: &Partition) -> usize {
-    match desk.shared.dirs() {
-        [_] => 0,
-        dirs => {
-            let home = partition.dir();
-            let at = dirs.iter().position(|dir| Arc::ptr_eq(dir, &home));
-            at.unwrap_or_default()
-        }
-    }
 }
 
 impl Producing {

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use env::{Poller, Readiness, Turn, Worker};
 use model::{BrokerId, InboxId, Instant, LeaderEpoch, Offset, Ticket, WaiterKey};
 use partition::{
-    Asked, Commit, FollowError, FollowPoint, Laggards, Moment, News, Partition, Restart, Stamp,
-    Synced, Wait,
+    Asked, Commit, FollowError, FollowPoint, Laggards, Moment, News, Partition, ReceiveBuffer,
+    Restart, Stamp, Synced, Wait,
 };
 use replica::{Brought, Engine, Key, Point, Step, Terms, Way};
 use wire::messages::FetchResponse;
@@ -389,6 +389,7 @@ impl ReplicaWorker {
                 body,
                 ..
             } => {
+                let answer_bytes = body.len();
                 let response = FetchResponse::decode(&mut Reader::new(body), version);
                 self.on_answered(leader, now);
                 let Some(engine) = self.engines.get_mut(&leader) else {
@@ -397,7 +398,7 @@ impl ReplicaWorker {
                 match response {
                     Ok(response) => {
                         let steps = engine.on_answer(way, response, terms, now);
-                        self.take_steps(steps);
+                        self.take_steps(steps, answer_bytes);
                     }
                     // Nothing else that comes on the connection can be read either.
                     Err(_) => {
@@ -412,8 +413,17 @@ impl ReplicaWorker {
         }
     }
 
-    fn take_steps(&mut self, steps: Vec<Step>) {
+    /// `answer_bytes` is the size of the answer that their records lie in.
+    fn take_steps(&mut self, steps: Vec<Step>, answer_bytes: usize) {
         let mut stamp = Stamp::default();
+        let mut buffer = ReceiveBuffer::new(answer_bytes);
+        for step in &steps {
+            if let Step::Take { key, records, .. } = step
+                && let (Some(records), Some(followed)) = (records, self.followed.get(key))
+            {
+                buffer.expect(followed.partition.dir().id, records.len());
+            }
+        }
         for step in steps {
             match step {
                 Step::Take {
@@ -422,7 +432,11 @@ impl ReplicaWorker {
                     records,
                     high_watermark,
                     log_start,
-                } => self.take(key, epoch, records, (high_watermark, log_start), &mut stamp),
+                } => {
+                    let records = records.as_ref().map(|records| (records, &mut buffer));
+                    let said = (high_watermark, log_start);
+                    self.take(key, epoch, records, said, &mut stamp);
+                }
                 Step::Cut { key, epoch, told } => self.cut_parted(key, epoch, told),
                 Step::Restart { key, at, .. } => self.cut(key, |partition| {
                     tracing::info!(
@@ -456,7 +470,7 @@ impl ReplicaWorker {
         &mut self,
         key: Key,
         epoch: LeaderEpoch,
-        records: Option<Bytes>,
+        records: Option<(&Bytes, &mut ReceiveBuffer)>,
         (high_watermark, log_start): (Offset, Offset),
         stamp: &mut Stamp,
     ) {
@@ -480,9 +494,10 @@ impl ReplicaWorker {
                 epoch,
                 from: followed.asked_anew,
             };
-            match partition.follow(&records, asked, moment) {
+            let bytes = records.0.len();
+            match partition.follow(records, asked, moment) {
                 Ok(taken) => {
-                    brought.bytes = records.len();
+                    brought.bytes = bytes;
                     brought.offsets = taken.end.0 - end.0;
                 }
                 Err(why) => return self.on_not_taken(key, &partition, &why),

@@ -26,6 +26,9 @@ const INLINE_PIECE_BYTES: u64 = 8 << 20;
 /// Rounds of one directory whose syncs may be under way together: enough to hide what clients and network need between an
 /// answer and the next request, where a sync takes some milliseconds.
 pub const SYNCS_MAX: usize = 8;
+/// Room that the heads of a round leave for the next one.
+const BUFFER_BYTES_KEPT_MAX: usize = 256 << 10;
+
 /// The write-back of rounds without a sync begins when so much of them has gathered: the sync of the piece that is left
 /// behind would take long otherwise, and everyone waits for it.
 const WRITEBACK_BYTES: u64 = 1 << 20;
@@ -354,6 +357,8 @@ impl Writer {
 
     fn encode(&mut self, entries: &[Entry]) -> RoundHead {
         self.buffer.clear();
+        // A round of thousands of small batches is followed by shorter ones.
+        self.buffer.shrink_to(BUFFER_BYTES_KEPT_MAX);
         self.buffer.resize(ROUND_HEAD_BYTES, 0);
         self.echo.begin();
         let mut body_bytes = 0;

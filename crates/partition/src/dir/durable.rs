@@ -21,8 +21,8 @@ pub struct Reached {
     pub up_to: Offset,
     /// The oldest trim that was queued and not durable is durable too.
     pub has_trim: bool,
-    /// Of the log's batches in the round.
-    pub bytes: usize,
+    /// Bytes of memory that the log's batches of the round hold.
+    pub held: usize,
     /// In which the last of its entries was queued.
     pub life: Life,
 }

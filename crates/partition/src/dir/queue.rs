@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use log::journal::{Entry, SYNCS_MAX};
+use log::journal::{Entry, SYNCS_MAX, What};
 use model::Offset;
 
 use super::durable::{Durable, Key, Reached};
@@ -15,6 +15,9 @@ use crate::life::Life;
 
 /// 16 MiB of batches per round: longer ones would only delay the first answer.
 const ROUND_BYTES_MAX: usize = 16 << 20;
+
+/// Entries that an emptied round keeps room for.
+const ENTRIES_KEPT_MAX: usize = 1024;
 
 /// Where a log stands in a queued round, so that its entries share one member.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +53,9 @@ impl Round {
     pub(crate) fn emptied(mut self) -> Emptied {
         self.entries.clear();
         self.members.clear();
+        // A round of thousands of small batches is followed by shorter ones.
+        self.entries.shrink_to(ENTRIES_KEPT_MAX);
+        self.members.shrink_to(ENTRIES_KEPT_MAX);
         self.bytes = 0;
         self.sync = false;
         Emptied(self)
@@ -76,6 +82,16 @@ pub struct Push {
     pub sync: bool,
     /// Of the log, in which the entry comes.
     pub life: Life,
+}
+
+impl Push {
+    /// Bytes of memory that the entry holds until it is in the segment files.
+    pub(crate) fn held(&self) -> usize {
+        match &self.entry.what {
+            What::Batch(batch) => batch.held(),
+            _ => 0,
+        }
+    }
 }
 
 impl Queue {
@@ -116,7 +132,7 @@ impl Queue {
                 reached: Reached {
                     up_to: push.up_to,
                     has_trim: false,
-                    bytes: 0,
+                    held: 0,
                     life: push.life,
                 },
                 trim: None,
@@ -125,7 +141,7 @@ impl Queue {
         let member = &mut round.members[slot.index];
         member.reached.up_to = push.up_to;
         member.reached.life = push.life;
-        member.reached.bytes += push.bytes;
+        member.reached.held += push.held();
         if push.is_trim {
             member.reached.has_trim = true;
             member.trim = Some(round.entries.len());

@@ -50,7 +50,12 @@ pub(super) fn follow(rig: &mut Rig, batches: &[Batch], asked: i32) -> Result<i64
         wall: Timestamp(1_700_000_000_000),
         stamp: &mut rig.stamp,
     };
-    let followed = rig.partitions[0].follow(&bytes.into(), LeaderEpoch(asked), moment)?;
+    let followed = super::take(
+        &rig.partitions[0],
+        &bytes.into(),
+        LeaderEpoch(asked),
+        moment,
+    )?;
     assert_eq!(followed.count, batches.len());
     Ok(followed.end.0)
 }
@@ -167,7 +172,12 @@ fn follower_refuses_what_does_not_continue_its_log() {
         wall: Timestamp(0),
         stamp: &mut rig.stamp,
     };
-    let refused = rig.partitions[0].follow(&broken.into(), LeaderEpoch(EPOCH), moment);
+    let refused = super::take(
+        &rig.partitions[0],
+        &broken.into(),
+        LeaderEpoch(EPOCH),
+        moment,
+    );
     assert!(matches!(refused, Err(FollowError::Batch(_))));
     // The answer to a fetch of the epoch before (KAFKA-18723).
     follow_in(&rig, EPOCH + 1);

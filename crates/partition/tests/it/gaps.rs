@@ -76,7 +76,7 @@ fn gaps_that_are_certain_are_none_of_this_logs_losses_whatever_its_policy() {
             wall: Timestamp(1_700_000_000_000),
             stamp: &mut rig.stamp,
         };
-        rig.partitions[0].follow(&bytes(of), asked, moment)
+        super::take(&rig.partitions[0], &bytes(of), asked, moment)
     };
     for from in [None, Some(1)] {
         let refused = take(&sent[..2], from);
@@ -121,9 +121,8 @@ fn gaps_that_are_certain_are_none_of_this_logs_losses_whatever_its_policy() {
         wall: Timestamp(1_700_000_000_000),
         stamp: &mut rig.stamp,
     };
-    rig.partitions[1]
-        .follow(&bytes(std::slice::from_ref(&first)), asked, moment)
-        .unwrap();
+    let sent = bytes(std::slice::from_ref(&first));
+    super::take(&rig.partitions[1], &sent, asked, moment).unwrap();
     commit(&rig);
     rig.work(&machine, SECOND, &mut vec![Known::default(); 2]);
     rig.stop();
@@ -150,7 +149,7 @@ fn a_reader_waits_where_the_next_batch_ends_above_what_is_committed() {
             wall: Timestamp(1_700_000_000_000),
             stamp: &mut rig.stamp,
         };
-        let followed = rig.partitions[0].follow(&batch.to_bytes(), asked, moment);
+        let followed = super::take(&rig.partitions[0], &batch.to_bytes(), asked, moment);
         followed.unwrap();
     };
     take(&led(0, EPOCH, &[value("a", 0)]), 0);

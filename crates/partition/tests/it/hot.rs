@@ -4,14 +4,14 @@ use super::*;
 
 const PARTITIONS: usize = 4;
 
-/// Bytes of batches that readers get from memory. Each holds one record.
+/// Bytes of memory of the batches that readers get from there. Each holds one record.
 fn in_memory(rig: &Rig) -> usize {
     let mut memory = 0;
     for partition in &rig.partitions {
         for offset in 0..partition.bounds().high_watermark.0 {
             let read = partition.read(read_from(Offset(offset))).unwrap();
             if let Records::Memory(batches) = read.records {
-                memory += batches[0].size();
+                memory += batches[0].held();
             }
         }
     }

@@ -35,7 +35,7 @@ fn follow(rig: &mut Rig, epoch: i32, value: &[u8]) -> bool {
         stamp: &mut rig.stamp,
     };
     let bytes = batch.to_bytes();
-    (rig.partitions[0].follow(&bytes, LeaderEpoch(epoch), moment)).is_ok()
+    (super::take(&rig.partitions[0], &bytes, LeaderEpoch(epoch), moment)).is_ok()
 }
 
 fn commit(rig: &Rig) {

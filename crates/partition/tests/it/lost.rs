@@ -47,7 +47,12 @@ fn follow(rig: &mut Rig, offset: i64) -> Result<(), FollowError> {
         stamp: &mut rig.stamp,
     };
     let partition = Arc::clone(&rig.partitions[0]);
-    let followed = partition.follow(&led(offset).to_bytes(), LeaderEpoch(EPOCH), moment);
+    let followed = super::take(
+        &partition,
+        &led(offset).to_bytes(),
+        LeaderEpoch(EPOCH),
+        moment,
+    );
     followed.map(drop)
 }
 

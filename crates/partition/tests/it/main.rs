@@ -41,9 +41,10 @@ use log::config::{Durability, LogConfig};
 use model::{BrokerId, InboxId, LeaderEpoch, Offset, PartitionIndex, Ticket, Timestamp, WaiterKey};
 use parking_lot::Mutex;
 use partition::{
-    Acks, Announce, AppendError, Commit, DirSettings, Extent, Found, Identity, Isolation, LogDir,
-    Moment, News, OpenError, Opened, Partition, PieceMaker, ReadRequest, Records, Recovery,
-    Residents, Role, Scope, SegmentWriter, Stamp, Start, Syncer, Told, TrimError,
+    Acks, Announce, AppendError, Asked, Commit, DirSettings, Extent, FollowError, Followed, Found,
+    Identity, Isolation, LogDir, Moment, News, OpenError, Opened, Partition, PieceMaker,
+    ReadRequest, ReceiveBuffer, Records, Recovery, Residents, Role, Scope, SegmentWriter, Stamp,
+    Start, Syncer, Told, TrimError,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, Codec, RecordIter, Source};
@@ -265,6 +266,17 @@ fn set_role(partition: &Partition, epoch: i32, role: Role) -> Vec<News> {
     let mut news = Vec::new();
     partition.set_role(LeaderEpoch(epoch), role, &mut news);
     news
+}
+
+/// Has a partition follow with bytes that are alone in their buffer.
+fn take(
+    partition: &Arc<Partition>,
+    bytes: &Bytes,
+    asked: impl Into<Asked>,
+    moment: Moment<'_>,
+) -> Result<Followed, FollowError> {
+    let mut buffer = ReceiveBuffer::new(bytes.len());
+    partition.follow((bytes, &mut buffer), asked, moment)
 }
 
 fn ticket(index: u32) -> Ticket {

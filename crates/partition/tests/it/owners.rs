@@ -36,9 +36,9 @@ fn enqueue(dir: &LogDir, at: usize, log: &Arc<Plain>, slot: &mut Slot, offset: i
     let mut batch = batch_of(&[value("plain", offset as usize)]);
     batch.set_base_offset(Offset(offset));
     let (topic, partition) = key(at);
-    let bytes = batch.size();
+    let held = batch.held();
     let push = Push {
-        bytes,
+        bytes: batch.size(),
         up_to: batch.next_offset(),
         is_trim: false,
         sync: true,
@@ -50,7 +50,7 @@ fn enqueue(dir: &LogDir, at: usize, log: &Arc<Plain>, slot: &mut Slot, offset: i
         },
     };
     assert!(!dir.enqueue(log, slot, push, None), "no trim");
-    bytes
+    held
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_log_that_is_no_partition_hears_how_far_each_round_takes_it() {
     let mut slot = Slot::default();
     rig.dir.join(key(9), &plain);
     for round in 0..3 {
-        let bytes = enqueue(&rig.dir, 9, &plain, &mut slot, round * 2)
+        let held = enqueue(&rig.dir, 9, &plain, &mut slot, round * 2)
             + enqueue(&rig.dir, 9, &plain, &mut slot, round * 2 + 1);
         // A partition shares the round.
         rig.append(0, &[value("v", round as usize)], &mut known)
@@ -72,7 +72,7 @@ fn a_log_that_is_no_partition_hears_how_far_each_round_takes_it() {
         let reached = Reached {
             up_to: Offset(round * 2 + 2),
             has_trim: false,
-            bytes,
+            held,
             life: Life::default(),
         };
         assert_eq!(plain.heard(), [Ok(reached)]);

@@ -313,11 +313,26 @@ impl std::fmt::Debug for Head {
 }
 
 /// One batch whose bounds were checked. Reads like its [`Head`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Batch {
     pub(super) head: Head,
     pub(super) body: Bytes,
+    /// Memory that the records keep and that this batch is counted for: see [`Batch::held`].
+    kept: usize,
 }
+
+/// The same bytes, wherever they lie.
+impl PartialEq for Batch {
+    fn eq(&self, other: &Batch) -> bool {
+        self.head == other.head && self.body == other.body
+    }
+}
+
+impl Eq for Batch {}
+
+/// Memory for a batch beside its records: its place in a queue that has up to half as many free ones, and the count of those that share
+/// the records, with what an allocator adds.
+const PLACE_BYTES: usize = size_of::<Batch>() * 3 / 2 + 48;
 
 impl Deref for Batch {
     type Target = Head;
@@ -338,7 +353,31 @@ impl Batch {
                 have,
             });
         }
-        Ok(Batch { head, body })
+        Ok(Batch::joined(head, body))
+    }
+
+    /// Joins parts that fit. The records are counted as alone in their memory.
+    pub(super) fn joined(head: Head, body: Bytes) -> Batch {
+        let kept = body.len();
+        Batch { head, body, kept }
+    }
+
+    /// Bytes of memory that a queue of batches keeps for this one: the records, and a place. Batches that lie in one buffer keep all of it
+    /// until the last of them goes: one of them is counted for the buffer, the others for their places.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        PLACE_BYTES + self.kept
+    }
+
+    /// The records lie in a buffer with others: from now on this batch is counted for so many bytes of it.
+    pub fn count_for(&mut self, bytes: usize) {
+        self.kept = bytes;
+    }
+
+    /// The same batch, alone in its memory.
+    #[must_use]
+    pub fn detached(&self) -> Batch {
+        Batch::joined(self.head, Bytes::copy_from_slice(&self.body))
     }
 
     #[must_use]

@@ -193,7 +193,7 @@ impl BatchBuilder {
         let (id, epoch, sequence) = self.producer;
         head.set_producer(id, epoch, sequence);
         head.set_record_count(self.count);
-        seal(head, self.compression.compress(self.plain.into()))
+        seal(head, self.compression.compress(fitted(self.plain)))
     }
 }
 
@@ -209,10 +209,21 @@ pub fn recompress(
     Ok(seal(head, compression.compress(plain)))
 }
 
+/// Room up to this part of the bytes may stay: an allocator rounds up by as much.
+const ROOM_PART: usize = 8;
+
+/// The bytes without the room that nothing filled: a batch may stay in memory for long, and is counted for its bytes alone.
+pub(super) fn fitted(mut bytes: Vec<u8>) -> Bytes {
+    if bytes.len() + bytes.len() / ROOM_PART < bytes.capacity() {
+        bytes.shrink_to_fit();
+    }
+    bytes.into()
+}
+
 pub(super) fn seal(mut head: Head, body: Bytes) -> Batch {
     head.set_size(HEAD_SIZE + body.len());
     head.set_crc(checksum(&head, &body));
-    Batch { head, body }
+    Batch::joined(head, body)
 }
 
 fn put_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {

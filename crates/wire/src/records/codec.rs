@@ -9,6 +9,8 @@ use std::io::{self, Read, Write};
 use bytes::Bytes;
 use flate2::{Compress, FlushCompress, Status};
 
+use super::builder::fitted;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Codec {
     #[default]
@@ -182,11 +184,11 @@ impl Compression {
     pub fn compress(self, plain: Bytes) -> Bytes {
         match self.codec {
             Codec::None => plain,
-            Codec::Gzip => gzip(&plain, self.level).into(),
-            Codec::Snappy => snappy(&plain).into(),
+            Codec::Gzip => fitted(gzip(&plain, self.level)),
+            Codec::Snappy => fitted(snappy(&plain)),
             // These write to memory; they fail only when they cannot allocate, as any vector does.
-            Codec::Lz4 => lz4(&plain, self.level).expect("lz4 into memory").into(),
-            Codec::Zstd => zstd(&plain, self.level).expect("zstd into memory").into(),
+            Codec::Lz4 => fitted(lz4(&plain, self.level).expect("lz4 into memory")),
+            Codec::Zstd => fitted(zstd(&plain, self.level).expect("zstd into memory")),
         }
     }
 }

@@ -208,7 +208,7 @@ impl Batches {
         }
         let body = self.rest.slice(HEAD_SIZE..size);
         self.rest.advance(size);
-        Ok(Batch { head, body })
+        Ok(Batch::joined(head, body))
     }
 }
 

@@ -6,6 +6,7 @@ mod early;
 mod eligible;
 mod failover;
 mod grown;
+mod idle;
 mod isr;
 mod lost;
 mod misfits;

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use broker::Broker;
+use broker::{Broker, Held, InMemory};
 use bytes::Bytes;
 use env::Poller;
 use env::disk::Open;
@@ -300,6 +300,13 @@ impl Nodes {
         let names = entries.into_iter().map(|entry| entry.name);
         let is_aside = |name: &String| name.starts_with(topic) && name.ends_with("-stray");
         names.filter(is_aside).collect()
+    }
+
+    /// What a broker counts as held in memory: for its clients, and of batches.
+    pub(super) fn memory(&self, node: Node) -> (Held, InMemory) {
+        let broker = self.brokers[usize::from(node) - 1].as_ref();
+        let broker = broker.expect("it runs");
+        (broker.held(), broker.in_memory())
     }
 
     pub(super) fn now(&self) -> Instant {

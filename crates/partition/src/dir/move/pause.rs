@@ -44,8 +44,8 @@ impl Pause {
             }
             self.trim = Some(self.held.len());
         }
-        self.bytes += push.bytes;
-        backlog.hold(push.bytes);
+        self.bytes += push.held();
+        backlog.hold(push.held());
         self.held.push(push);
         false
     }

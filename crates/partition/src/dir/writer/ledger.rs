@@ -27,6 +27,7 @@ struct Hot {
     partition: Arc<Partition>,
     up_to: Offset,
     bytes: usize,
+    at: Instant,
 }
 
 /// Written spans that are still in memory, oldest first.
@@ -37,11 +38,18 @@ pub(super) struct HotTail {
 }
 
 impl HotTail {
-    pub(super) fn push(&mut self, partition: &Arc<Partition>, up_to: Offset, bytes: usize) {
+    /// Takes note of a span that was written at `at`.
+    pub(super) fn push(
+        &mut self,
+        partition: &Arc<Partition>,
+        (up_to, bytes): (Offset, usize),
+        at: Instant,
+    ) {
         self.spans.push_back(Hot {
             partition: Arc::clone(partition),
             up_to,
             bytes,
+            at,
         });
         self.bytes += bytes;
     }
@@ -52,9 +60,25 @@ impl HotTail {
             let Some(hot) = self.spans.pop_front() else {
                 break;
             };
-            hot.partition.state.lock().tail.evict(hot.up_to);
-            self.bytes -= hot.bytes;
+            self.let_go(&hot);
         }
+    }
+
+    /// Lets go of what was written before `at`.
+    pub(super) fn evict_before(&mut self, at: Instant) {
+        while let Some(hot) = self.spans.pop_front_if(|hot| hot.at < at) {
+            self.let_go(&hot);
+        }
+    }
+
+    /// When the oldest span was written.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.spans.front().map(|hot| hot.at)
+    }
+
+    fn let_go(&mut self, hot: &Hot) {
+        hot.partition.state.lock().tail.evict(hot.up_to);
+        self.bytes -= hot.bytes;
     }
 
     pub(super) fn forget(&mut self, partition: &Arc<Partition>) {

@@ -8,6 +8,7 @@
 mod arrivals;
 mod checkpoint;
 mod chore;
+mod cooling;
 mod cut;
 mod flush;
 mod leave;
@@ -34,6 +35,7 @@ use super::residents::Residents;
 use arrivals::Arrivals;
 use checkpoint::{BeginCheckpoint, EndCheckpoint, GoOnWithCheckpoint};
 use chore::{Chore, FULL_RETRY, Moment};
+use cooling::Cooling;
 use flush::Flushing;
 use leave::Leaving;
 use ledger::{Ledger, is_passing};
@@ -70,6 +72,7 @@ impl SegmentWriter {
             Box::new(Arrivals),
             Box::new(Leaving::default()),
             Box::new(Writing::default()),
+            Box::new(Cooling),
             Box::new(BeginCheckpoint),
             Box::new(SpaceCheck),
             Box::new(ResumeCommits::default()),

@@ -242,7 +242,7 @@ impl Ledger {
         }
         let end = state.progress.points().durable;
         let gone = state.tail.unwritten(end, usize::MAX);
-        let bytes: usize = gone.iter().map(|batch| batch.size()).sum();
+        let bytes: usize = gone.iter().map(|batch| batch.held()).sum();
         self.dir.backlog.remove(bytes);
         state.tail.on_written(end);
         state.tail.evict(end);

@@ -230,11 +230,12 @@ impl Ledger {
         let Some(last) = batches.last() else {
             return Ok(());
         };
-        let bytes: usize = batches.iter().map(|batch| batch.size()).sum();
+        let bytes: usize = batches.iter().map(Batch::held).sum();
         state.tail.on_written(last.next_offset());
         drop(state);
         self.dir.backlog.remove(bytes);
-        self.hot.push(partition, last.next_offset(), bytes);
+        let now = self.dir.env.clock.now();
+        self.hot.push(partition, (last.next_offset(), bytes), now);
         Ok(())
     }
 
