@@ -49,6 +49,8 @@ pub(crate) struct Metadata {
     broker_epoch: AtomicI64,
     /// This broker may act as a leader before that [`Instant`], and no longer unless it is heard of.
     leads_until: AtomicU64,
+    /// While it acts as no leader: when requests that wait are answered next, as an [`Instant`].
+    releases_at: AtomicU64,
 }
 
 /// The outcome of writing the records of a change.
@@ -114,6 +116,7 @@ impl Metadata {
             serving_since: AtomicU64::new(0),
             broker_epoch: AtomicI64::new(-1),
             leads_until: AtomicU64::new(0),
+            releases_at: AtomicU64::new(0),
         }
     }
 
@@ -268,6 +271,9 @@ impl Metadata {
     }
 }
 
+/// Requests that wait at a broker that acts as no leader are looked for this often.
+const RELEASE_EVERY: Duration = Duration::from_millis(100);
+
 /// A cluster that has just begun is whole by then, or waits for somebody who is long in coming.
 const GATHERING_MAX: Duration = Duration::from_secs(5);
 
@@ -289,8 +295,22 @@ impl Shared {
             && Instant(metadata.leads_until.load(Ordering::Acquire)) <= self.env.clock.now()
     }
 
-    /// This broker acts as no leader: requests that wait for what it leads are answered so, as those are that come now.
+    /// Where this broker acts as no leader, requests that wait for what it leads are answered so, as those are that come now. Again and
+    /// again: a request that was let in a moment before begins to wait a moment after. Shards do it, one of them at a time, because the
+    /// thread that hears the controller may wait for a disk just then.
     pub(crate) fn release_waiting(&self) {
+        if !self.metadata.is_serving() || !self.is_self_fenced() {
+            return;
+        }
+        let now = self.env.clock.now();
+        let at = self.metadata.releases_at.load(Ordering::Acquire);
+        let is_due = Instant(at) <= now;
+        let next = now.plus(RELEASE_EVERY).0;
+        let order = Ordering::AcqRel;
+        let releases_at = &self.metadata.releases_at;
+        if !is_due || (releases_at.compare_exchange(at, next, order, Ordering::Relaxed)).is_err() {
+            return;
+        }
         let me = self.config().broker.node_id;
         let mut news = Vec::new();
         for topic in self.topics().sorted() {
@@ -299,6 +319,16 @@ impl Shared {
             }
         }
         self.spread(news);
+    }
+
+    /// When [`Shared::release_waiting`] may have something to do, unless the controller answers before.
+    pub(crate) fn next_release(&self) -> Option<Instant> {
+        if self.metadata.is_alone() || !self.metadata.is_serving() {
+            return None;
+        }
+        let releases_at = Instant(self.metadata.releases_at.load(Ordering::Acquire));
+        let until = Instant(self.metadata.leads_until.load(Ordering::Acquire));
+        Some(until.max(releases_at))
     }
 
     /// Decides on the newest image and writes the records. With `is_stuck` none are written: the change waits for its time to be up.

@@ -23,8 +23,6 @@ pub(crate) const NOT_COUNTED_IN: &str = "the active controller has not counted t
 /// A broker that is no member says so after this pause, and then after pauses that are twice as long each.
 const COMPLAINT_FIRST: Duration = Duration::from_secs(10);
 const COMPLAINT_PAUSE_MAX: Duration = Duration::from_secs(320);
-/// Requests that wait at a broker that acts as no leader are looked for this often.
-const RELEASE_EVERY: Duration = Duration::from_millis(100);
 /// Directories are looked at this often; those that fail report it themselves.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The active controller, of any id.
@@ -45,8 +43,6 @@ pub(crate) struct Membership {
     complaints: Waiting,
     /// The broker serves nothing as a leader.
     is_silenced: bool,
-    /// When requests that wait at it are answered next.
-    releases_at: Option<Instant>,
     /// The log says so. It does not where that is for a moment, until the news of another leader are here.
     has_warned: bool,
     seen_dirs: SeenDirs,
@@ -149,7 +145,6 @@ impl Membership {
             is_unwritten: false,
             complaints: Waiting::default(),
             is_silenced: true,
-            releases_at: None,
             has_warned: true,
             seen_dirs: SeenDirs::default(),
             look_at: now,
@@ -272,13 +267,6 @@ impl Membership {
     pub(super) fn watch_session(&mut self, shared: &Shared, now: Instant) {
         let is_silenced = self.life.leads_until().is_none_or(|until| until <= now);
         let serves = shared.metadata.is_serving();
-        if is_silenced && serves && self.releases_at.is_none_or(|at| at <= now) {
-            // Again and again: a request that was let in a moment before begins to wait a moment after.
-            self.releases_at = Some(now.plus(RELEASE_EVERY));
-            shared.release_waiting();
-        } else if !is_silenced {
-            self.releases_at = None;
-        }
         if is_silenced == self.is_silenced {
             return;
         }
@@ -320,10 +308,9 @@ impl Membership {
         }
     }
 
-    /// When the broker stops acting as a leader if nobody answers it, or looks again for requests that wait though it does not.
+    /// When the broker stops acting as a leader if nobody answers it.
     pub(super) fn silenced_at(&self) -> Option<Instant> {
-        let until = self.life.leads_until().filter(|_| !self.is_silenced);
-        until.or(self.releases_at)
+        self.life.leads_until().filter(|_| !self.is_silenced)
     }
 
     /// Says why the broker is no member yet, once that lasts, and then now and then.

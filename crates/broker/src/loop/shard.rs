@@ -511,6 +511,7 @@ impl Worker for Shard {
             self.commit_early();
         }
         self.hall().open();
+        self.desk.shared.release_waiting();
         // After the last poll: a poll swallows the wake-up of whatever was posted before it.
         self.take_posts();
         self.desk.turn_coordinators();
@@ -573,6 +574,7 @@ impl Worker for Shard {
             self.accept_at,
             self.desk.stops_by.filter(|by| self.desk.now < *by),
             self.desk.coordinators.next_deadline(),
+            self.desk.shared.next_release(),
             Some(self.idle_check),
         ]
         .into_iter()

@@ -5,17 +5,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use broker::Replica;
 use env::sim::HostId;
 use meta::{Image, NO_LEADER};
-use model::{BrokerId, LeaderEpoch, Offset};
+use model::{BrokerId, Instant, LeaderEpoch, Offset};
 use wire::Uuid;
 
 use super::Run;
 use super::cluster::Cluster;
 
 type Place = (Uuid, i32);
+
+/// Requests that wait at a broker that acts as no leader are answered by then: a second after the longest sync of a slow disk, 5 s, because
+/// the shard that answers them may wait for it.
+const RELEASED_WITHIN: Duration = Duration::from_secs(6);
 
 /// The partitions with more than one replica as each node has them, for people.
 pub(super) fn describe(cluster: &Cluster) -> String {
@@ -90,6 +95,8 @@ pub(super) struct Copies {
     pub(super) moves: u64,
     /// Replicas that were found in sync, and behind what their leader has.
     pub(super) compared: u64,
+    /// Nodes that act as no leader, and since when.
+    silent: BTreeMap<HostId, Instant>,
     /// Files rot: a replica that finds at a start what is lost cuts off what is behind, committed or not, and fetches it again.
     may_lose: bool,
 }
@@ -134,11 +141,13 @@ impl Copies {
 
     /// Looks at every node; what is wrong.
     pub(super) fn watch(&mut self, cluster: &Cluster) -> Option<String> {
+        let now = cluster.now();
         let nodes = cluster.nodes().map(|node| (node, cluster.node(node)));
         let running = nodes.filter(|(_, host)| host.is_running());
         let mut here: Vec<(HostId, Vec<Replica>)> = Vec::new();
         for (node, host) in running {
             let Some(broker) = host.broker() else {
+                self.silent.remove(&node);
                 continue;
             };
             let image = broker.image();
@@ -159,6 +168,20 @@ impl Copies {
             let wrong = (replicas.iter()).find_map(|it| self.judge(node, host.starts, it));
             if wrong.is_some() {
                 return wrong;
+            }
+            if !broker.is_silent() || host.machine.is_paused() {
+                self.silent.remove(&node);
+            }
+            if broker.is_silent() && !host.machine.is_paused() {
+                let since = *self.silent.entry(node).or_insert(now);
+                let is_late = RELEASED_WITHIN < now.since(since);
+                let waits = |it: &&Replica| is_late && 0 < it.waiting_count;
+                if let Some(it) = replicas.iter().find(waits) {
+                    return Some(format!(
+                        "{}-{}: {} requests wait at node {}, which acts as no leader",
+                        it.name, it.partition, it.waiting_count, node.0
+                    ));
+                }
             }
             here.push((node, replicas));
         }
