@@ -18,9 +18,9 @@ use super::cluster::Cluster;
 
 type Place = (Uuid, i32);
 
-/// Requests that wait at a broker that acts as no leader are answered by then: a second after the longest sync of a slow disk, 5 s, because
-/// the shard that answers them may wait for it.
-const RELEASED_WITHIN: Duration = Duration::from_secs(6);
+/// Requests that wait at a broker that acts as no leader are answered by then: a second after two of the longest syncs of a slow disk, 5 s
+/// each. The shard that answers them may wait for both in one turn: what one commit lets be written, it writes at once.
+const RELEASED_WITHIN: Duration = Duration::from_secs(11);
 
 /// The partitions with more than one replica as each node has them, for people.
 pub(super) fn describe(cluster: &Cluster) -> String {
