@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config::Listener;
 use env::{Bell, Env};
 use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
@@ -60,6 +61,15 @@ pub enum StartError {
         path: String,
         found: String,
         own: String,
+    },
+    #[error(
+        "{path} belongs to a cluster whose metadata {found} keep together, and the settings name {named}: set controller.quorum.voters to all \
+         of them, as on the other nodes, or start with another directory"
+    )]
+    Voters {
+        path: String,
+        found: String,
+        named: String,
     },
     #[error("{path} belongs to node {found}, node.id is {own}")]
     Node { path: String, found: i32, own: i32 },
@@ -162,7 +172,8 @@ impl Broker {
         }
 
         let node = settings.broker.node_id;
-        let endpoints = endpoints(&settings, &addresses);
+        let endpoints = endpoints(&settings.broker, &addresses);
+        let controllers = controller_endpoint(&settings.broker, &addresses);
         let registration = register_broker::Broker {
             id: node,
             incarnation: random_uuid(env),
@@ -178,7 +189,10 @@ impl Broker {
         let image = Arc::new(image);
         let committer_bells: Vec<Arc<dyn Bell>> =
             residents.iter().map(|_| env.threads.bell()).collect();
-        let me = quorum_identity(&settings, &log, &cluster_id, &registration.endpoints);
+        let all: Vec<Endpoint> = (registration.endpoints.iter().cloned())
+            .chain(controllers)
+            .collect();
+        let me = quorum_identity(&settings, &log, &cluster_id, &all);
         let at = raft::Moment {
             now: env.clock.now(),
             wall: env.clock.wall_ms(),
@@ -399,34 +413,37 @@ pub fn accept_loss(env: &Env, path: &Path) -> Result<Vec<log::journal::Damage>, 
     Ok(found)
 }
 
-fn endpoints(settings: &Settings, bound: &[SocketAddr]) -> Vec<Endpoint> {
-    settings
-        .broker
-        .listeners
-        .iter()
-        .zip(bound)
-        .map(|(listener, bound)| {
-            let advertised = settings
-                .broker
-                .advertised
-                .iter()
-                .find(|advertised| advertised.name == listener.name);
-            Endpoint {
-                name: listener.name.clone(),
-                host: advertised.map_or_else(
-                    || {
-                        listener
-                            .name_of_host()
-                            .unwrap_or_else(|| bound.ip().to_string())
-                    },
-                    |advertised| advertised.host.clone(),
-                ),
-                port: advertised
-                    .map(|advertised| advertised.port)
-                    .filter(|port| *port != 0)
-                    .unwrap_or(bound.port()),
-                protocol: SecurityProtocol::PLAINTEXT,
-            }
-        })
-        .collect()
+/// The doors for clients, as clients find them.
+fn endpoints(broker: &config::Broker, bound: &[SocketAddr]) -> Vec<Endpoint> {
+    let doors = broker.listeners.iter().zip(bound);
+    let doors = doors.map(|(door, bound)| endpoint(door, *bound, &broker.advertised));
+    doors.collect()
+}
+
+/// The door of the controller, which is bound behind those for clients.
+fn controller_endpoint(broker: &config::Broker, bound: &[SocketAddr]) -> Option<Endpoint> {
+    let door = broker.quorum.controller_listener.as_ref()?;
+    let bound = bound.get(broker.listeners.len())?;
+    Some(endpoint(
+        door,
+        *bound,
+        &broker.quorum.controllers_advertised,
+    ))
+}
+
+fn endpoint(door: &Listener, bound: SocketAddr, advertised: &[Listener]) -> Endpoint {
+    let advertised = advertised.iter().find(|known| known.name == door.name);
+    let own = || {
+        door.name_of_host()
+            .unwrap_or_else(|| bound.ip().to_string())
+    };
+    Endpoint {
+        name: door.name.clone(),
+        host: advertised.map_or_else(own, |known| known.host.clone()),
+        port: advertised
+            .map(|known| known.port)
+            .filter(|port| *port != 0)
+            .unwrap_or(bound.port()),
+        protocol: SecurityProtocol::PLAINTEXT,
+    }
 }

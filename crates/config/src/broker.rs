@@ -504,10 +504,10 @@ mod tests {
             listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\nnode.id=7";
         let broker = broker(text);
         assert_eq!(broker.listeners.len(), 1);
-        assert_eq!(
-            broker.quorum.controller_listener, None,
-            "nobody would knock"
-        );
+        let door = broker.quorum.controller_listener.as_ref();
+        assert_eq!(door.map(|door| door.port), Some(9093));
+        let advertised = broker.quorum.controllers_advertised.first();
+        assert_eq!(advertised.map(Listener::address), Some("host:9093".into()));
         assert_eq!(broker.advertised[0].address(), "host:9092");
         assert_eq!(broker.node_id, BrokerId(7));
     }

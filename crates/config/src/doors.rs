@@ -17,8 +17,10 @@ pub(crate) struct Doors {
     /// For clients, and of brokers among themselves.
     pub(crate) listeners: Vec<Listener>,
     pub(crate) advertised: Vec<Listener>,
-    /// Those of the controller, which are opened where other nodes are named.
+    /// Those of the controller.
     controllers: Vec<Listener>,
+    /// Where others find those.
+    pub(crate) controllers_advertised: Vec<Listener>,
     protocols: BTreeMap<String, String>,
 }
 
@@ -92,8 +94,10 @@ impl Doors {
                 });
             }
         }
-        let mut advertised = parsed("advertised.listeners")?;
-        advertised.retain(|listener| !is_controllers(listener));
+        let (controllers_advertised, advertised): (Vec<Listener>, Vec<Listener>) =
+            parsed("advertised.listeners")?
+                .into_iter()
+                .partition(is_controllers);
         if roles.broker && advertised.is_empty() && layers.is_given("advertised.listeners") {
             return Err(SettingsError::Unusable {
                 name: "advertised.listeners",
@@ -122,6 +126,7 @@ impl Doors {
                 listeners,
                 advertised,
                 controllers,
+                controllers_advertised,
                 protocols,
             }),
         }

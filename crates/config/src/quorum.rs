@@ -33,6 +33,8 @@ pub struct Quorum {
     /// The door for other nodes alone: opened beside [`crate::Broker::listeners`], no endpoint of the broker. `None`: the first of
     /// those serves other nodes too.
     pub controller_listener: Option<Listener>,
+    /// Where other nodes find that door, if not where it is bound.
+    pub controllers_advertised: Vec<Listener>,
     /// Other nodes are served beyond loopback, though they cannot prove that they are nodes.
     pub is_insecure: bool,
 
@@ -149,6 +151,7 @@ impl Quorum {
                 .collect(),
             roles,
             controller_listener: None,
+            controllers_advertised: doors.controllers_advertised.clone(),
             is_insecure: layers.flag("esker.cluster.insecure"),
             joins: layers.flag("controller.quorum.auto.join.enable"),
             heartbeat_interval: millis("broker.heartbeat.interval.ms"),
@@ -159,9 +162,13 @@ impl Quorum {
             request_timeout: millis("controller.quorum.request.timeout.ms"),
             retry_backoff: millis("controller.quorum.retry.backoff.ms"),
         };
-        // Alone, the controller has nobody to talk to, and opens no second door.
+        // Nodes that were told its address may join it. A door in a protocol that is not spoken yet keeps no broker from being alone.
         if quorum.is_alone(node) {
-            return Ok(quorum);
+            let controller = doors.controller().ok().flatten().cloned();
+            return Ok(Quorum {
+                controller_listener: controller.filter(|_| quorum.roles.controller),
+                ..quorum
+            });
         }
         let controller = doors.controller()?;
         quorum.check_voters(node).map_err(unusable(VOTERS))?;

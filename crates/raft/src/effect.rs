@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use model::{BrokerId, LeaderEpoch, Offset};
 use wire::records::Batch;
-use wire::{ErrorCode, Uuid};
+use wire::{ApiKey, ErrorCode, Uuid};
 
 use crate::calls::CallId;
 use crate::event::{AppendTag, Caller, VoteNumber};
@@ -80,17 +80,20 @@ pub enum Alarm {
     },
     /// Batches of a leader did not fit this log or were damaged.
     BadBatch { at: Offset },
-    /// A peer called a request of ours invalid.
-    Refused { peer: Option<BrokerId> },
-}
-
-/// Why the quorum does nothing any more until the process starts anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Halt {
-    /// A leader asked to cut records that are known to be committed.
-    CutBelowCommitted { to: Offset, committed: Offset },
-    /// A leader sent us to a snapshot that lacks records known to be committed.
-    SnapshotBelowCommitted { snapshot: SnapshotId },
+    /// A peer answered `request` with an error that no repetition cures.
+    Refused {
+        peer: Option<BrokerId>,
+        request: ApiKey,
+        error: ErrorCode,
+    },
+    /// The leader of `epoch` lacks records that are committed here: it asks to cut the log at `to`, or offers a snapshot that ends there.
+    /// This replica does not follow it in that epoch.
+    BelowCommitted {
+        leader: BrokerId,
+        epoch: LeaderEpoch,
+        to: Offset,
+        committed: Offset,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -170,5 +173,4 @@ pub enum Effect {
     /// A replica that had forgotten what it promised knows now that it promised nothing beyond this epoch: it counts again.
     Remembered,
     Alarm(Alarm),
-    Halt(Halt),
 }

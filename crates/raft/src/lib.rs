@@ -8,7 +8,7 @@
 //!   stored ([`Effect::StoreVote`], [`Event::VoteStored`]), and a candidate counts its own vote only then;
 //! - a leader counts itself up to its own synced end, a follower fetches from its synced end, and nothing is committed before a
 //!   record of the leader's own epoch is;
-//! - no cut goes below what is committed: [`Effect::Halt`] instead;
+//! - no cut goes below what is committed: a leader that asks for one is named ([`Alarm::BelowCommitted`]) and not followed in its epoch;
 //! - one change of the voters at a time, and only after the epoch's first record is committed.
 //!
 //! The driver owes this: it performs effects in their order; it reports [`Event::Synced`] with the life of the log that the append
@@ -27,6 +27,7 @@ mod message;
 mod office;
 pub mod quorum_state;
 mod replicate;
+mod shunned;
 mod snapshot;
 mod state;
 mod step;
@@ -37,7 +38,7 @@ mod vote;
 mod voters;
 
 pub use calls::CallId;
-pub use effect::{Alarm, Effect, Fill, Halt, Peer, Refusal};
+pub use effect::{Alarm, Effect, Fill, Peer, Refusal};
 pub use event::{AppendTag, Caller, Event, Failure, Moment, VoteNumber};
 pub use history::History;
 pub use log_view::{Life, LogView, NotOurs};

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use model::{BrokerId, LeaderEpoch};
-use wire::ErrorCode;
 use wire::messages::begin_quorum_epoch_request as begin;
 use wire::messages::begin_quorum_epoch_response as begun;
 use wire::messages::end_quorum_epoch_request as end;
@@ -12,6 +11,7 @@ use wire::messages::{
     BeginQuorumEpochRequest, BeginQuorumEpochResponse, EndQuorumEpochRequest,
     EndQuorumEpochResponse,
 };
+use wire::{ApiKey, ErrorCode};
 
 use crate::calls::Target;
 use crate::effect::Alarm;
@@ -27,6 +27,7 @@ impl Quorum {
     pub(crate) fn learn(
         &mut self,
         at: Moment,
+        asked: ApiKey,
         error: Option<ErrorCode>,
         leader: i32,
         epoch: i32,
@@ -53,8 +54,12 @@ impl Quorum {
             return (!is_good).then_some(adopted == Adopted::Changed);
         }
         match error {
-            Some(ErrorCode::InvalidRequest) => {
-                self.alarm_once(Alarm::Refused { peer: leader });
+            Some(error @ (ErrorCode::InvalidRequest | ErrorCode::InconsistentClusterId)) => {
+                self.alarm_once(Alarm::Refused {
+                    peer: leader,
+                    request: asked,
+                    error,
+                });
                 Some(false)
             }
             Some(ErrorCode::BrokerNotAvailable | ErrorCode::InvalidVoterKey) | None => Some(false),
@@ -63,19 +68,19 @@ impl Quorum {
     }
 
     /// An answer refused as a whole.
-    pub(crate) fn note_refused(&mut self, target: Target, code: i16) {
-        let is_ours = ErrorCode::try_from(code).is_ok_and(|code| {
-            matches!(
-                code,
-                ErrorCode::InvalidRequest | ErrorCode::InconsistentClusterId
-            )
-        });
-        if is_ours {
+    pub(crate) fn note_refused(&mut self, target: Target, request: ApiKey, code: i16) {
+        if let Ok(error @ (ErrorCode::InvalidRequest | ErrorCode::InconsistentClusterId)) =
+            ErrorCode::try_from(code)
+        {
             let peer = match target {
                 Target::Node(id) => Some(id),
                 Target::Seed(_) => None,
             };
-            self.alarm_once(Alarm::Refused { peer });
+            self.alarm_once(Alarm::Refused {
+                peer,
+                request,
+                error,
+            });
         }
     }
 
@@ -96,7 +101,7 @@ impl Quorum {
                 }],
             }],
             leader_endpoints: self
-                .me
+                .own_voter()
                 .listeners
                 .iter()
                 .map(|listener| begin::LeaderEndpoint {
@@ -153,6 +158,22 @@ impl Quorum {
         self.answer(caller, Response::BeginEpoch(response));
     }
 
+    /// The address that a leader says it has at our listener, or at the first of its own.
+    fn address_told<'a>(
+        &self,
+        leader: BrokerId,
+        told: impl Iterator<Item = (&'a str, &'a str, u16)> + Clone,
+    ) -> Addresses {
+        let ours = told.clone().find(|(name, ..)| *name == self.me.listener);
+        let chosen = ours.or_else(|| told.clone().next());
+        let endpoint = |(_, host, port): (&str, &str, u16)| Endpoint {
+            host: host.to_owned(),
+            port,
+        };
+        let chosen = chosen.map(|told| (leader, endpoint(told)));
+        chosen.into_iter().collect()
+    }
+
     fn take_begin(
         &mut self,
         at: Moment,
@@ -163,16 +184,9 @@ impl Quorum {
             return error;
         }
         let leader = BrokerId(part.leader_id);
-        let listener = |name: &str| name == self.me.listener;
         let told = request.leader_endpoints.iter();
-        let told = told.filter(|at| listener(&at.name)).map(|at| {
-            let endpoint = Endpoint {
-                host: at.host.clone(),
-                port: at.port,
-            };
-            (leader, endpoint)
-        });
-        let addresses: Addresses = told.collect();
+        let told = told.map(|at| (at.name.as_str(), at.host.as_str(), at.port));
+        let addresses = self.address_told(leader, told);
         let adopted = self.adopt(at, LeaderEpoch(part.leader_epoch), Some(leader), &addresses);
         if adopted == Adopted::Conflict {
             // INVALID_REQUEST, or a leader in the answer, would end a Kafka process. Its operator has the alarm.
@@ -196,7 +210,7 @@ impl Quorum {
             _ => None,
         };
         let Some(part) = part.filter(|_| response.error_code == 0) else {
-            self.note_refused(target, response.error_code);
+            self.note_refused(target, ApiKey::BeginQuorumEpoch, response.error_code);
             return false;
         };
         let addresses = response.node_endpoints.iter();
@@ -204,7 +218,14 @@ impl Quorum {
             addresses.map(|at| (at.node_id, at.host.clone(), i32::from(at.port))),
         );
         let error = ErrorCode::try_from(part.error_code).ok();
-        let handled = self.learn(at, error, part.leader_id, part.leader_epoch, &addresses);
+        let handled = self.learn(
+            at,
+            ApiKey::BeginQuorumEpoch,
+            error,
+            part.leader_id,
+            part.leader_epoch,
+            &addresses,
+        );
         handled.unwrap_or(error == Some(ErrorCode::None))
     }
 
@@ -235,7 +256,7 @@ impl Quorum {
                 }],
             }],
             leader_endpoints: self
-                .me
+                .own_voter()
                 .listeners
                 .iter()
                 .map(|listener| end::LeaderEndpoint {
@@ -303,14 +324,8 @@ impl Quorum {
         }
         let leader = BrokerId(part.leader_id);
         let told = request.leader_endpoints.iter();
-        let told = told.filter(|at| at.name == self.me.listener).map(|at| {
-            let endpoint = Endpoint {
-                host: at.host.clone(),
-                port: at.port,
-            };
-            (leader, endpoint)
-        });
-        let addresses: Addresses = told.collect();
+        let told = told.map(|at| (at.name.as_str(), at.host.as_str(), at.port));
+        let addresses = self.address_told(leader, told);
         let adopted = self.adopt(at, LeaderEpoch(part.leader_epoch), Some(leader), &addresses);
         if adopted == Adopted::Conflict {
             return ErrorCode::UnknownServerError;
@@ -354,7 +369,7 @@ impl Quorum {
             _ => None,
         };
         let Some(part) = part.filter(|_| response.error_code == 0) else {
-            self.note_refused(target, response.error_code);
+            self.note_refused(target, ApiKey::EndQuorumEpoch, response.error_code);
             return false;
         };
         let addresses = response.node_endpoints.iter();
@@ -362,7 +377,14 @@ impl Quorum {
             addresses.map(|at| (at.node_id, at.host.clone(), i32::from(at.port))),
         );
         let error = ErrorCode::try_from(part.error_code).ok();
-        let handled = self.learn(at, error, part.leader_id, part.leader_epoch, &addresses);
+        let handled = self.learn(
+            at,
+            ApiKey::EndQuorumEpoch,
+            error,
+            part.leader_id,
+            part.leader_epoch,
+            &addresses,
+        );
         if let Some(is_of_use) = handled {
             return is_of_use;
         }

@@ -10,10 +10,10 @@ use wire::messages::fetch_request as asked;
 use wire::messages::fetch_response as answered;
 use wire::messages::{FetchRequest, FetchResponse};
 use wire::records::{Batch, BatchError, Source};
-use wire::{ErrorCode, Records, Uuid};
+use wire::{ApiKey, ErrorCode, Records, Uuid};
 
 use crate::calls::Target;
-use crate::effect::{Alarm, Effect, Fill, Halt, Refusal};
+use crate::effect::{Alarm, Effect, Fill, Refusal};
 use crate::event::{AppendTag, Caller, Moment};
 use crate::history::History;
 use crate::message::{self, Request, Response, TOPIC_ID};
@@ -353,8 +353,14 @@ impl Quorum {
     }
 
     /// True if the answer was of use, and the peer may be asked again at once.
-    pub(crate) fn on_fetch_answer(&mut self, at: Moment, response: FetchResponse) -> bool {
+    pub(crate) fn on_fetch_answer(
+        &mut self,
+        at: Moment,
+        target: Target,
+        response: FetchResponse,
+    ) -> bool {
         if response.error_code != 0 {
+            self.note_refused(target, ApiKey::Fetch, response.error_code);
             return false;
         }
         let addresses = response.node_endpoints.iter();
@@ -377,7 +383,14 @@ impl Quorum {
             self.meet_double(Uuid::ZERO);
             return false;
         }
-        let handled = self.learn(at, error, leader.leader_id, leader.leader_epoch, &addresses);
+        let handled = self.learn(
+            at,
+            ApiKey::Fetch,
+            error,
+            leader.leader_id,
+            leader.leader_epoch,
+            &addresses,
+        );
         if let Some(is_of_use) = handled {
             return is_of_use;
         }
@@ -392,30 +405,34 @@ impl Quorum {
         };
         let is_empty = is_empty && part.diverging_epoch.epoch < 0 && part.snapshot_id.epoch < 0;
         let told = Offset(part.high_watermark);
-        let is_of_use = self.take_fetched(part);
+        let is_of_use = self.take_fetched(at, part);
         self.remember_by(at, is_empty, told);
         if let Role::Follower(state) = &mut self.role
             && is_of_use
         {
             state.hear(at.now, self.settings.fetch_timeout);
+            if let Some(leader) = self.election.leader.filter(|_| told >= Offset::ZERO) {
+                self.shunned.forget(leader);
+            }
         }
         is_of_use
     }
 
-    fn take_fetched(&mut self, part: answered::PartitionData) -> bool {
+    fn take_fetched(&mut self, at: Moment, part: answered::PartitionData) -> bool {
         let (diverging, snapshot) = (part.diverging_epoch, part.snapshot_id);
         if diverging.epoch >= 0 && diverging.end_offset >= 0 {
-            return self.cut(EpochEnd {
+            let told = EpochEnd {
                 epoch: LeaderEpoch(diverging.epoch),
                 end: Offset(diverging.end_offset),
-            });
+            };
+            return self.cut(at, told);
         }
         if snapshot.epoch >= 0 && snapshot.end_offset >= 0 {
-            self.begin_download(SnapshotId {
+            let id = SnapshotId {
                 epoch: LeaderEpoch(snapshot.epoch),
                 end: Offset(snapshot.end_offset),
-            });
-            return true;
+            };
+            return self.begin_download(at, id);
         }
         if diverging.epoch >= 0 || snapshot.epoch >= 0 || snapshot.end_offset >= 0 {
             return false;
@@ -432,11 +449,11 @@ impl Quorum {
     }
 
     /// The leader's log goes another way behind `told`.
-    fn cut(&mut self, told: EpochEnd) -> bool {
+    fn cut(&mut self, at: Moment, told: EpochEnd) -> bool {
         let to = self.log.lineage().cut_to(told);
         let committed = self.watermark.unwrap_or_default().max(self.log.start());
         if to < committed {
-            self.halt(Halt::CutBelowCommitted { to, committed });
+            self.shun_leader(at, to, committed);
             return false;
         }
         if to == self.log.end() {

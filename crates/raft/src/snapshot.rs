@@ -11,11 +11,11 @@ use wire::messages::fetch_snapshot_request as asked;
 use wire::messages::fetch_snapshot_response as answered;
 use wire::messages::{FetchSnapshotRequest, FetchSnapshotResponse};
 use wire::records::Batch;
-use wire::{ErrorCode, Records};
+use wire::{ApiKey, ErrorCode, Records};
 
 use crate::calls::Target;
 use crate::control::{self, Control};
-use crate::effect::{Alarm, Effect, Fill, Halt, Peer};
+use crate::effect::{Alarm, Effect, Fill, Peer};
 use crate::event::{Caller, Moment};
 use crate::message::{self, Request, Response, TOPIC};
 use crate::state::{Download, Role};
@@ -232,10 +232,11 @@ impl Quorum {
         self.answer_filled(caller, Response::FetchSnapshot(response), fill);
     }
 
-    /// The leader sent us to a snapshot.
-    pub(crate) fn begin_download(&mut self, id: SnapshotId) {
-        if self.watermark.is_some_and(|committed| id.end < committed) {
-            return self.halt(Halt::SnapshotBelowCommitted { snapshot: id });
+    /// The leader sent us to a snapshot. False if it lacks what is committed here.
+    pub(crate) fn begin_download(&mut self, at: Moment, id: SnapshotId) -> bool {
+        if let Some(committed) = self.watermark.filter(|committed| id.end < *committed) {
+            self.shun_leader(at, id.end, committed);
+            return false;
         }
         if let Role::Follower(follower) = &mut self.role {
             follower.download = Some(Download {
@@ -244,6 +245,7 @@ impl Quorum {
                 is_complete: false,
             });
         }
+        true
     }
 
     pub(crate) fn send_fetch_snapshot(
@@ -278,9 +280,11 @@ impl Quorum {
     pub(crate) fn on_snapshot_answer(
         &mut self,
         at: Moment,
+        asked: Target,
         response: FetchSnapshotResponse,
     ) -> bool {
         if response.error_code != 0 {
+            self.note_refused(asked, ApiKey::FetchSnapshot, response.error_code);
             return false;
         }
         let addresses = response
@@ -296,6 +300,7 @@ impl Quorum {
         let (error, leader) = (ErrorCode::try_from(part.error_code), part.current_leader);
         let handled = self.learn(
             at,
+            ApiKey::FetchSnapshot,
             error.ok(),
             leader.leader_id,
             leader.leader_epoch,
@@ -364,17 +369,18 @@ impl Quorum {
             follower.download = None;
             follower.hear(at.now, self.settings.fetch_timeout);
         }
-        self.log.add_snapshot(id, size);
         let last = self.log.last();
         let is_newer = (id.epoch, id.end) > (last.epoch, last.end);
-        // The log may have gone on meanwhile, under another leader or with this node in office.
-        if !is_newer || self.is_leader() {
+        if is_newer && self.watermark.is_some_and(|committed| id.end < committed) {
+            // More was committed while it came. The leader is asked again, and is found out if it has no other.
+            self.effects.push(Effect::DeleteSnapshot { id });
             return;
         }
-        if self.watermark.is_some_and(|committed| id.end < committed) {
-            return self.halt(Halt::SnapshotBelowCommitted { snapshot: id });
+        self.log.add_snapshot(id, size);
+        // The log may have gone on meanwhile, under another leader or with this node in office.
+        if is_newer && !self.is_leader() {
+            self.restart_log(id, facts);
         }
-        self.restart_log(id, facts);
     }
 
     pub(crate) fn restart_log(&mut self, id: SnapshotId, facts: &SnapshotFacts) {

@@ -8,13 +8,14 @@ use model::{BrokerId, Instant, LeaderEpoch, Offset};
 use wire::ErrorCode;
 
 use crate::calls::{CallId, Calls, Target};
-use crate::effect::{Alarm, Effect, Fill, Halt, Peer, Refusal};
+use crate::effect::{Alarm, Effect, Fill, Peer, Refusal};
 use crate::event::{AppendTag, Caller, Event, Failure, Moment, VoteNumber};
 use crate::history::History;
 use crate::log_view::{Life, LogView};
 use crate::memory::Memory;
 use crate::message::{Request, Response};
 use crate::quorum_state::{Election, VoteFile};
+use crate::shunned::Shunned;
 use crate::snapshot::SnapshotId;
 use crate::state::{Role, Unattached};
 use crate::timers::{Jitter, Settings, sooner};
@@ -41,17 +42,6 @@ pub struct Me {
     /// `controller.quorum.bootstrap.servers`; none where the voters of the settings are asked instead.
     pub seeds: Vec<Endpoint>,
     pub versions: VersionRange,
-}
-
-impl Me {
-    #[must_use]
-    pub fn as_voter(&self) -> Voter {
-        Voter {
-            replica: self.replica,
-            listeners: self.listeners.clone(),
-            versions: self.versions,
-        }
-    }
 }
 
 /// The finds on disk. A log that ends below its newest snapshot was restarted there before.
@@ -95,7 +85,7 @@ pub struct Quorum {
     stored: VoteNumber,
     held: VecDeque<(VoteNumber, Effect)>,
     alarmed: (LeaderEpoch, Vec<Discriminant<Alarm>>),
-    halted: Option<Halt>,
+    pub(crate) shunned: Shunned,
 }
 
 impl Quorum {
@@ -138,7 +128,7 @@ impl Quorum {
             stored: VoteNumber(0),
             held: VecDeque::new(),
             alarmed: (LeaderEpoch::NONE, Vec::new()),
-            halted: None,
+            shunned: Shunned::default(),
         };
         quorum.begin(at, boot.vote);
         quorum.poll(at);
@@ -148,9 +138,6 @@ impl Quorum {
 
     /// Takes an event and returns what it causes.
     pub fn step(&mut self, at: Moment, event: Event) -> Vec<Effect> {
-        if self.halted.is_some() {
-            return Vec::new();
-        }
         self.calls.expire(at.now, &self.settings);
         match event {
             Event::Tick => {}
@@ -177,21 +164,16 @@ impl Quorum {
     /// When the next [`Event::Tick`] is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.halted.is_some() {
-            return None;
-        }
         sooner(self.role_deadline(), self.calls.next_deadline())
     }
 
     fn poll(&mut self, at: Moment) {
         for _ in 0..TURNS_MAX {
-            if self.halted.is_some() || !self.turn(at) {
+            if !self.turn(at) {
                 break;
             }
         }
-        if self.halted.is_none() {
-            self.publish();
-        }
+        self.publish();
     }
 
     /// Reports progress of the watermark, then of the office.
@@ -206,6 +188,7 @@ impl Quorum {
             // Only the commit of its first record makes a leader active.
             Role::Leader(leader) if self.published <= leader.epoch_start => None,
             Role::Resigned(_) => None,
+            _ if self.shuns_leader() => None,
             _ => self.election.leader,
         };
         let told = (self.election.epoch, leader);
@@ -239,8 +222,8 @@ impl Quorum {
             Response::Vote(response) => self.on_vote_answer(at, target, &response),
             Response::BeginEpoch(response) => self.on_begin_answer(at, target, &response),
             Response::EndEpoch(response) => self.on_end_answer(at, target, &response),
-            Response::Fetch(response) => self.on_fetch_answer(at, response),
-            Response::FetchSnapshot(response) => self.on_snapshot_answer(at, response),
+            Response::Fetch(response) => self.on_fetch_answer(at, target, response),
+            Response::FetchSnapshot(response) => self.on_snapshot_answer(at, target, response),
             Response::AddVoter(response) => self.on_joining_answer(at, response.error_code),
             Response::RemoveVoter(response) => self.on_joining_answer(at, response.error_code),
             Response::UpdateVoter(response) => self.on_update_answer(at, &response),
@@ -375,12 +358,6 @@ impl Quorum {
         self.effects.push(Effect::Refused { tag, why });
     }
 
-    pub(crate) fn halt(&mut self, why: Halt) {
-        self.halted = Some(why);
-        self.held.clear();
-        self.effects.push(Effect::Halt(why));
-    }
-
     /// At most one alarm of a kind for each epoch: a peer may repeat its slip with every message.
     pub(crate) fn alarm_once(&mut self, alarm: Alarm) {
         let (epoch, kinds) = &mut self.alarmed;
@@ -417,7 +394,9 @@ impl Quorum {
             return false;
         }
         let committed = self.watermark.unwrap_or_default();
-        self.is_voter() || self.may_vote() && self.history.is_leaving(self.me.replica, committed)
+        let stands = self.is_voter()
+            || self.may_vote() && self.history.is_leaving(self.me.replica, committed);
+        stands && self.can_be_found()
     }
 
     pub(crate) fn is_leader(&self) -> bool {
@@ -464,8 +443,41 @@ impl Quorum {
     }
 
     pub(crate) fn endpoint_of(&self, id: BrokerId) -> Option<Endpoint> {
-        let voter = self.history.voters().get(id)?;
-        voter.endpoint(&self.me.listener).cloned()
+        self.history.voters().get(id)?.reached_at(&self.me.listener)
+    }
+
+    /// This voter as the others are to know it: where it is dialled, under its own name for that and under each that the voters use.
+    /// Kafka's brokers look for the name of their settings alone, and have no controller where the leader's entry lacks it.
+    pub(crate) fn own_voter(&self) -> Voter {
+        let own = &self.me.listeners;
+        let known = self.history.voters();
+        let primary = own.iter().find(|at| at.name == self.me.listener);
+        let mut listeners = own.clone();
+        if let Some(primary) = primary.or(own.first()) {
+            let names = known.iter().flat_map(|voter| &voter.listeners);
+            for Listener { name, .. } in names {
+                if listeners.iter().all(|at| at.name != *name) {
+                    listeners.push(Listener {
+                        name: name.clone(),
+                        endpoint: primary.endpoint.clone(),
+                    });
+                }
+            }
+            listeners.sort();
+        } else if let Some(voter) = known.get(self.me.replica.id) {
+            // Better where it was than nowhere.
+            listeners.clone_from(&voter.listeners);
+        }
+        Voter {
+            replica: self.me.replica,
+            listeners,
+            versions: self.me.versions,
+        }
+    }
+
+    /// False for a voter among others that nobody could dial as a leader.
+    fn can_be_found(&self) -> bool {
+        self.history.voters().len() < 2 || !self.own_voter().listeners.is_empty()
     }
 
     #[must_use]

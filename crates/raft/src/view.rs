@@ -65,16 +65,15 @@ impl Quorum {
     /// The leader as this replica knows it, and where it is dialled. `None` while there is none.
     #[must_use]
     pub fn leader(&self) -> Option<(BrokerId, Option<Endpoint>)> {
-        let id = self.election.leader?;
+        let id = self.election.leader.filter(|_| !self.shuns_leader())?;
         let mut listeners = self.me.listeners.iter();
         let own = listeners.find(|at| at.name == self.me.listener);
         match &self.role {
             Role::Leader(_) => Some((id, own.map(|at| at.endpoint.clone()))),
             Role::Resigned(_) => None,
             _ => {
-                let voter = self.history.voters().get(id);
-                let known = voter.and_then(|voter| voter.endpoint(&self.me.listener));
-                Some((id, self.leader_endpoint.as_ref().or(known).cloned()))
+                let known = || self.endpoint_of(id);
+                Some((id, self.leader_endpoint.clone().or_else(known)))
             }
         }
     }
@@ -100,7 +99,7 @@ impl Quorum {
         View {
             role: self.role(),
             epoch: self.election.epoch,
-            leader: self.election.leader,
+            leader: self.election.leader.filter(|_| !self.shuns_leader()),
             voted: self.election.voted,
             watermark,
             end: self.log.end(),

@@ -4,10 +4,10 @@
 
 use model::lineage::EpochEnd;
 use model::{LeaderEpoch, Offset};
-use wire::ErrorCode;
 use wire::messages::vote_request as asked;
 use wire::messages::vote_response as answered;
 use wire::messages::{VoteRequest, VoteResponse};
+use wire::{ApiKey, ErrorCode};
 
 use crate::calls::Target;
 use crate::event::{Caller, Moment};
@@ -113,7 +113,7 @@ impl Quorum {
 
     fn may_grant(&self, candidate: Replica, last: EpochEnd, kind: Kind) -> bool {
         let is_up_to_date = self.is_up_to_date(last);
-        if !self.may_vote() {
+        if !self.may_vote() || self.shunned.lacks_committed(candidate.id, last) {
             return false;
         }
         match (&self.role, kind) {
@@ -223,7 +223,7 @@ impl Quorum {
             _ => None,
         };
         let Some(part) = part.filter(|_| response.error_code == 0) else {
-            self.note_refused(target, response.error_code);
+            self.note_refused(target, ApiKey::Vote, response.error_code);
             return false;
         };
         let addresses = response.node_endpoints.iter();
@@ -231,9 +231,14 @@ impl Quorum {
             addresses.map(|at| (at.node_id, at.host.clone(), i32::from(at.port))),
         );
         let error = ErrorCode::try_from(part.error_code).ok();
-        if let Some(is_of_use) =
-            self.learn(at, error, part.leader_id, part.leader_epoch, &addresses)
-        {
+        if let Some(is_of_use) = self.learn(
+            at,
+            ApiKey::Vote,
+            error,
+            part.leader_id,
+            part.leader_epoch,
+            &addresses,
+        ) {
             return is_of_use;
         }
         let Target::Node(voter) = target else {

@@ -77,6 +77,24 @@ impl Voter {
         let found = self.listeners.iter().find(|at| at.name == listener);
         found.map(|at| &at.endpoint)
     }
+
+    /// Where it is dialled: at this listener, or at the one that it has.
+    pub(crate) fn reached_at(&self, listener: &str) -> Option<Endpoint> {
+        let any = || self.listeners.first().map(|at| &at.endpoint);
+        self.endpoint(listener).or_else(any).cloned()
+    }
+
+    /// True if both say the same of the same replica, in whatever order.
+    fn is_same(&self, other: &Voter) -> bool {
+        let sorted = |voter: &Voter| {
+            let mut listeners = voter.listeners.clone();
+            listeners.sort();
+            listeners
+        };
+        self.replica == other.replica
+            && self.versions == other.versions
+            && sorted(self) == sorted(other)
+    }
 }
 
 /// A set of voters, at most one replica of a node.
@@ -124,11 +142,24 @@ impl VoterSet {
         self.len() == 1 && self.has(replica)
     }
 
+    /// True if others can dial `voter`: it has an address under a name that all of these use, or under `listener` where there is none.
+    #[must_use]
+    pub fn can_dial(&self, voter: &Voter, listener: &str) -> bool {
+        let others = || self.iter().filter(|other| !other.listeners.is_empty());
+        let is_common = |name: &str| others().all(|other| other.endpoint(name).is_some());
+        let mut names = others().flat_map(|other| &other.listeners);
+        let have_common = names.any(|at| is_common(&at.name));
+        let is_wanted = |name: &str| if have_common { is_common(name) } else { name == listener };
+        let is_address = |at: &Listener| !at.endpoint.host.is_empty() && at.endpoint.port != 0;
+        let mut listeners = voter.listeners.iter();
+        listeners.any(|at| is_wanted(&at.name) && is_address(at))
+    }
+
     /// True if this voter's listeners or versions are written differently here.
     #[must_use]
     pub fn is_outdated(&self, voter: &Voter) -> bool {
         self.get(voter.replica.id)
-            .is_some_and(|known| known.replica.accepts(voter.replica) && known != voter)
+            .is_some_and(|known| known.replica.accepts(voter.replica) && !known.is_same(voter))
     }
 
     /// The set with `voter` in it; `None` if the node has a replica there already.

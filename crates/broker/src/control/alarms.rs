@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use raft::{Alarm, Halt};
+use raft::Alarm;
+use wire::{ApiKey, ErrorCode};
 
 fn node(id: Option<model::BrokerId>) -> String {
     id.map_or("no node".to_owned(), |id| format!("node {id}"))
@@ -59,23 +60,41 @@ pub(super) fn text(alarm: Alarm, log_dir: &Path) -> String {
         Alarm::BadBatch { at } => format!(
             "the leader sent metadata at offset {at} that do not continue the log of this node, or are damaged; they are asked for again"
         ),
-        Alarm::Refused { peer } => format!(
-            "{} refuses this node: it is of another cluster, or of a newer version. Compare cluster.id in meta.properties of both \
-             directories, and the addresses in controller.quorum.voters",
+        Alarm::Refused {
+            peer,
+            request,
+            error,
+        } => format!(
+            "{} refuses {request:?} of this node with {error:?}: {}",
             peer.map_or("another node".to_owned(), |id| format!("node {id}")),
+            why_refused(request, error),
+        ),
+        Alarm::BelowCommitted {
+            leader,
+            epoch,
+            to,
+            committed,
+        } => format!(
+            "node {leader} leads the metadata in epoch {epoch} and lacks what is committed: its log ends with ours at {to}, and {committed} is \
+             committed here. It is not followed, and this node keeps its log. Node {leader} was started without the other voters, or its \
+             directory is an older copy of itself: stop it, keep its directory aside, and start it with an empty one. If several nodes \
+             are named so, compare all voters by `esker cluster quorum` before anything is removed"
         ),
     }
 }
 
-pub(super) fn why_halted(why: Halt) -> String {
-    match why {
-        Halt::CutBelowCommitted { to, committed } => format!(
-            "the leader of the metadata asks to cut the log at {to}, below {committed}, which is committed: a voter was rolled back to an \
-             older copy of its directory. Compare the voters by `esker cluster quorum` before anything is removed"
-        ),
-        Halt::SnapshotBelowCommitted { snapshot } => format!(
-            "the leader of the metadata offers snapshot {snapshot}, which lacks what is committed here: a voter was rolled back to an older \
-             copy of its directory. Compare the voters by `esker cluster quorum` before anything is removed"
-        ),
+fn why_refused(request: ApiKey, error: ErrorCode) -> &'static str {
+    match (request, error) {
+        (_, ErrorCode::InconsistentClusterId) => {
+            "it is of another cluster. Compare cluster.id in meta.properties of both directories, and the addresses of the voters: a \
+             directory of a former cluster is no part of the one that has its addresses now"
+        }
+        (ApiKey::UpdateRaftVoter, _) => {
+            "the address or the versions of this voter do not go with the voters. Name its listener in controller.listener.names as the \
+             other voters name theirs; the voters stay as they are meanwhile"
+        }
+        _ => {
+            "it is of a newer version, or takes this node for another one. Compare the addresses of the voters and the versions"
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! How this node begins in its quorum: by its settings, and by the log, the snapshots and the vote that it finds.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use env::Env;
 use meta::{Endpoint, Image};
 use model::{BrokerId, LeaderEpoch, Offset};
 use partition::{Partition, Restart};
+use raft::control::Control;
 use raft::{
     Boot, Election, History, LogView, Me, Replica, SnapshotId, VersionRange, VoteFile, Voter,
     VoterSet,
@@ -136,11 +138,7 @@ pub(crate) fn boot(
         log.add_snapshot(*id, *size);
     }
     log.believe();
-    let vote = vote_file::load(&*env.disk, dir).map_err(|error| {
-        let path = dir.join(raft::quorum_state::FILE_NAME);
-        let path = path.display().to_string();
-        BootError::Read { path, error }
-    })?;
+    let vote = vote_file::load(&*env.disk, dir).map_err(|error| unread(dir, error))?;
     let vote = if is_only_voter(&history, broker.node_id) {
         vote_alone(vote, &log)
     } else {
@@ -173,6 +171,33 @@ pub(crate) fn history(
             .map_err(|_| BootError::Log("a record of its voters cannot be read"))?;
     }
     Ok(history)
+}
+
+/// The nodes that voted in the life of this directory, as far as settings named them (`kraft.version` 0): those of the vote file, and of
+/// each election in the log.
+pub(crate) fn voters_before(
+    env: &Env,
+    dir: &Path,
+    batches: &[Batch],
+) -> Result<BTreeSet<BrokerId>, BootError> {
+    let named = vote_file::voters(&*env.disk, dir).map_err(|error| unread(dir, error))?;
+    let mut voters: BTreeSet<BrokerId> = named.into_iter().collect();
+    for batch in batches {
+        let records = raft::control::read(batch)
+            .map_err(|_| BootError::Log("a record of its voters cannot be read"))?;
+        for (_, record) in records {
+            if let Control::LeaderChange(change) = record {
+                voters.extend(change.voters.iter().map(|voter| BrokerId(voter.voter_id)));
+            }
+        }
+    }
+    Ok(voters)
+}
+
+fn unread(dir: &Path, error: io::Error) -> BootError {
+    let path = dir.join(raft::quorum_state::FILE_NAME);
+    let path = path.display().to_string();
+    BootError::Read { path, error }
 }
 
 /// True if this node alone votes.
@@ -244,7 +269,8 @@ fn vote_alone(found: VoteFile, log: &LogView) -> VoteFile {
     }
 }
 
-/// This node as the quorum knows it. A voter is dialled where the settings say, as the others know it.
+/// This node as the quorum knows it. A voter is dialled where the settings say, as the others know it, or else at its door for nodes.
+/// `endpoints` are all doors, as they are bound.
 pub(crate) fn quorum_identity(
     settings: &Settings,
     log: &Partition,

@@ -347,7 +347,6 @@ impl Plan {
                     tracing::error!(target: env::logs::METADATA, "{text}");
                 }
             }
-            Effect::Halt(why) => aftermath.failure = Some(alarms::why_halted(why)),
             Effect::Restart { at, life } => self.restart(at, life, aftermath),
             Effect::WriteSnapshot {
                 id,

@@ -1,6 +1,6 @@
 //! The log directories at a start: whose they are, the metadata log, and every partition, as the disk and the journal have them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use env::Env;
 use log::config::Durability;
 use meta::record::Record;
 use meta::{Image, Resource};
-use model::{LeaderEpoch, Offset, PartitionIndex};
+use model::{BrokerId, LeaderEpoch, Offset, PartitionIndex};
 use partition::{
     Found, Identity, MetadataLog, OpenError, Partition, Recovery, Residents, Restored, Start, Told,
     check_ownership,
@@ -18,7 +18,7 @@ use raft::Boot;
 use wire::Uuid;
 use wire::records::Batch;
 
-use crate::control::boot::{Snapshots, begin_at, boot, history, is_only_voter};
+use crate::control::boot::{Snapshots, begin_at, boot, history, is_only_voter, voters_before};
 use crate::control::introduction::learn_cluster_id;
 use crate::control::life_file::Before;
 use crate::control::{self};
@@ -141,9 +141,15 @@ pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, Start
     if let (false, Ok(recovery)) = (is_claimed, &recoveries[metadata_dir]) {
         recovery.claim_metadata()?;
     }
+    let history = history(&settings.broker, &snapshots, &batches)?;
+    if !history.is_dynamic() {
+        let path = &paths[metadata_dir];
+        let voters = voters_before(env, path, &batches)?;
+        check_voters_before(path, &settings.broker, &voters, cluster_id.as_deref())?;
+    }
     let (newest, told) = replay(&snapshots, &batches)?;
     let told = Arc::new(told);
-    let is_only_voter = is_only_voter(&history(&settings.broker, &snapshots, &batches)?, node);
+    let is_only_voter = is_only_voter(&history, node);
     // The settings of a node that others have joined name none of them.
     let is_alone = settings.broker.quorum.is_alone(node)
         && is_only_voter
@@ -368,6 +374,40 @@ fn check_voters(path: &Path, identity: &Identity, named: Option<&str>) -> Result
             own: own.to_owned(),
         }),
         None => Ok(()),
+    }
+}
+
+/// Voters that the settings name do not change: a directory that others voted with is not for a node that names fewer or more of them. It
+/// would lead alone, and ask the others to cut what is committed. A directory whose cluster id is that of the list is in its place again.
+fn check_voters_before(
+    path: &Path,
+    broker: &config::Broker,
+    found: &BTreeSet<BrokerId>,
+    cluster_id: Option<&str>,
+) -> Result<(), StartError> {
+    let quorum = &broker.quorum;
+    let mut named: BTreeSet<BrokerId> = quorum.voters.iter().map(|voter| voter.id).collect();
+    if quorum.is_alone(broker.node_id) {
+        named.insert(broker.node_id);
+    }
+    let is_of_list = cluster_id.is_some() && cluster_id == quorum.cluster_id().as_deref();
+    if !quorum.roles.controller || found.is_empty() || *found == named || is_of_list {
+        return Ok(());
+    }
+    Err(StartError::Voters {
+        path: path.display().to_string(),
+        found: nodes(found),
+        named: nodes(&named),
+    })
+}
+
+/// In words: `node 1`, `nodes 1, 2 and 3`.
+fn nodes(ids: &BTreeSet<BrokerId>) -> String {
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    match ids.as_slice() {
+        [] => "no voter".to_owned(),
+        [one] => format!("node {one} alone"),
+        [first @ .., last] => format!("nodes {} and {last}", first.join(", ")),
     }
 }
 

@@ -73,8 +73,8 @@ impl Quorum {
             listeners: listeners.collect(),
             versions: VersionRange::default(),
         };
-        let endpoint = voter.endpoint(&self.me.listener).cloned();
-        let Some(endpoint) = endpoint else {
+        let endpoint = voter.reached_at(&self.me.listener);
+        let Some(endpoint) = endpoint.filter(|_| self.history.voters().can_dial(&voter, &self.me.listener)) else {
             return Err(ErrorCode::InvalidRequest);
         };
         if voter.replica.id.0 < 0 || voter.replica.directory.is_zero() {
@@ -199,7 +199,7 @@ impl Quorum {
             voter_id: self.me.replica.id.0,
             voter_directory_id: self.me.replica.directory,
             listeners: self
-                .me
+                .own_voter()
                 .listeners
                 .iter()
                 .map(|listener| asked::Listener {

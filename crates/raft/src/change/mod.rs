@@ -180,7 +180,7 @@ impl Quorum {
         let Role::Follower(state) = &self.role else {
             return false;
         };
-        let me = self.me.as_voter();
+        let me = self.own_voter();
         if self.is_voter() {
             return if self.history.is_dynamic() {
                 self.history.voters().is_outdated(&me)

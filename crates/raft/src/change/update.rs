@@ -1,10 +1,10 @@
 //! Updating a voter: where it listens and which versions it knows. While `kraft.version` is 0 the leader only remembers it.
 
 use model::BrokerId;
-use wire::ErrorCode;
 use wire::messages::update_raft_voter_request as asked;
 use wire::messages::update_raft_voter_response as answered;
 use wire::messages::{UpdateRaftVoterRequest, UpdateRaftVoterResponse};
+use wire::{ApiKey, ErrorCode};
 
 use crate::calls::Target;
 use crate::event::{Caller, Moment};
@@ -51,7 +51,7 @@ impl Quorum {
         let is_range = 0 <= voter.versions.min && voter.versions.min <= voter.versions.max;
         if voter.replica.id.0 < 0
             || voter.replica.directory.is_zero()
-            || voter.endpoint(&self.me.listener).is_none()
+            || !self.history.voters().can_dial(&voter, &self.me.listener)
             || !is_range
             || !voter.versions.has(self.history.version())
         {
@@ -91,7 +91,7 @@ impl Quorum {
             voter_id: self.me.replica.id.0,
             voter_directory_id: self.me.replica.directory,
             listeners: self
-                .me
+                .own_voter()
                 .listeners
                 .iter()
                 .map(|listener| asked::Listener {
@@ -117,7 +117,14 @@ impl Quorum {
         let told = std::iter::once((leader.leader_id, leader.host.clone(), leader.port));
         let addresses = message::addresses(told);
         let error = ErrorCode::try_from(response.error_code).ok();
-        let handled = self.learn(at, error, leader.leader_id, leader.leader_epoch, &addresses);
+        let handled = self.learn(
+            at,
+            ApiKey::UpdateRaftVoter,
+            error,
+            leader.leader_id,
+            leader.leader_epoch,
+            &addresses,
+        );
         if let Some(is_of_use) = handled {
             return is_of_use;
         }

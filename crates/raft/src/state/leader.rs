@@ -123,13 +123,13 @@ impl Quorum {
             };
             (replica.id, Progress::new(replica))
         });
-        self.leader_endpoint = self.me.as_voter().endpoint(&self.me.listener).cloned();
+        self.leader_endpoint = self.own_voter().reached_at(&self.me.listener);
         self.remember(Election {
             epoch: self.election.epoch,
             leader: Some(me.id),
             voted: None,
         });
-        let described = set.updating_node(self.me.as_voter()).unwrap_or_default();
+        let described = set.updating_node(self.own_voter()).unwrap_or_default();
         self.role = Role::Leader(Box::new(Leader {
             epoch_start: self.log.end(),
             voters: voters.collect(),
@@ -164,7 +164,7 @@ impl Quorum {
             granting_voters: granting.iter().map(|id| counted(*id)).collect(),
         })];
         // Voters that only a bootstrap snapshot names are not in the log that others fetch.
-        let me = self.me.as_voter();
+        let me = self.own_voter();
         let is_due = self.history.is_bootstrap() || set.is_outdated(&me);
         if self.history.is_dynamic()
             && is_due

@@ -145,7 +145,8 @@ impl Quorum {
     ) {
         let is_same = epoch == self.election.epoch;
         assert!(
-            epoch > self.election.epoch || is_same && matches!(self.role, Role::Prospective(_)),
+            epoch > self.election.epoch
+                || is_same && (matches!(self.role, Role::Prospective(_)) || self.shuns_leader()),
             "epoch {epoch} does not follow {}",
             self.election.epoch
         );
@@ -201,6 +202,14 @@ impl Quorum {
     ) -> Adopted {
         let known = self.election.leader;
         let is_newer = epoch > self.election.epoch;
+        let is_shunned = if is_newer {
+            leader.is_some_and(|leader| self.shunned.rests(leader, at.now))
+        } else {
+            leader == known && self.shuns_leader()
+        };
+        if is_shunned {
+            return Adopted::Same;
+        }
         if leader == Some(self.me.replica.id) && (is_newer || known != leader)
             || !is_newer && leader.is_some() && known.is_some() && leader != known
         {
@@ -247,23 +256,23 @@ impl Quorum {
         }
     }
 
-    /// Asks some node that may know the leader.
+    /// Asks some node that may know the leader: an address of the settings, or a voter. The log may name voters where the settings know
+    /// only nodes that have gone.
     pub(crate) fn fetch_from_anyone(&mut self, at: Moment) {
         if self.calls.is_any_waiting() {
             return;
         }
         let me = self.me.replica.id;
-        let mut targets: Vec<Target> = if self.me.seeds.is_empty() {
-            let voters = self.history.voters().iter();
-            let others = voters.filter(|voter| voter.replica.id != me);
-            others.map(|voter| Target::Node(voter.replica.id)).collect()
-        } else {
-            let own = |seed: &Endpoint| self.me.listeners.iter().any(|at| at.endpoint == *seed);
-            let seeds = self.me.seeds.iter().enumerate();
-            let others = seeds.filter(|(_, seed)| !own(seed));
-            others.map(|(at, _)| Target::Seed(at)).collect()
-        };
-        targets.retain(|target| self.calls.is_free(*target));
+        let own = |seed: &Endpoint| self.me.listeners.iter().any(|at| at.endpoint == *seed);
+        let seeds = self.me.seeds.iter().enumerate();
+        let seeds = seeds.filter(|(_, seed)| !own(seed));
+        let voters = self.history.voters().iter();
+        let voters = voters.filter(|voter| voter.replica.id != me);
+        let mut targets: Vec<Target> = seeds
+            .map(|(at, _)| Target::Seed(at))
+            .chain(voters.map(|voter| Target::Node(voter.replica.id)))
+            .collect();
+        targets.retain(|target| self.calls.is_free(*target) && self.peer(*target).is_some());
         if targets.is_empty() {
             return;
         }

@@ -1,5 +1,6 @@
 //! Scripts: a few replicas, messages delivered when the script says so, and what must be true then. One script for each rule.
 
+mod doors;
 mod election;
 mod garbage;
 mod misfits;

@@ -100,3 +100,38 @@ fn snapshot_that_comes_damaged_is_fetched_again_without_haste() {
         "voters 3 | elect 1 | run | cut 3 | append 1 3 | run | snapshot 1 | trim 1 | spoil 3 1000 | join 3 | wait 9000 => 3 downloads 20 | 3 alarms 1",
     );
 }
+
+/// 3 missed what 1 and 2 committed, and was started as if it were alone. It leads a later epoch with a log that lacks those records.
+#[test]
+fn leader_that_lacks_what_is_committed_is_named_and_not_followed() {
+    const ODD: &str = "voters 3 | elect 1 | run | append 1 1 | run | cut 3 | append 1 2 | run | wait 2000 | mark 1 | die 1 | alone 3 | join 3 | wait 9000";
+    let check_after = |rest: &str| check(&format!("{ODD}{rest}"));
+    check_after(" => 2 shuns | 2 committed 4 | 2 log 1 1 1 1 | 3 leader 2");
+    // With another voter two are enough, while the odd one goes on.
+    check_after(
+        " | power 1 | wait 20000 => 1 begins 1 1 1 1 | 2 begins 1 1 1 1 | 1 least 5 | 2 least 5",
+    );
+    // Put right, it lacks nothing, before or after the others.
+    check_after(" | power 1 | wait 9000 | among 3 | wait 20000 => 3 begins 1 1 1 1 | 3 least 5");
+    check_after(
+        " | among 3 | wait 500 | power 1 | wait 60000 => 1 least 5 | 2 least 5 | 2 begins 1 1 1 1",
+    );
+    check_after(
+        " | among 3 | wait 30000 | power 1 | wait 60000 => 1 least 5 | 2 least 5 | 2 begins 1 1 1 1",
+    );
+}
+
+#[test]
+fn observer_follows_no_leader_that_lacks_what_is_committed() {
+    check(
+        "voters 1 observers 1 | elect 1 | append 1 3 | run | wait 3000 | roll 1 2 | wait 9000 => 2 shuns | 2 committed 4 | 2 log 1 1 1 1 | 1 leader 2",
+    );
+}
+
+/// A snapshot may be what lacks it.
+#[test]
+fn snapshot_that_lacks_what_is_committed_is_not_fetched() {
+    check(
+        "voters 1 observers 1 | elect 1 | append 1 3 | run | wait 3000 | roll 1 2 | wait 500 | snapshot 1 | trim 1 | wait 9000 => 2 shuns | 2 log 1 1 1 1 | 2 downloads 0",
+    );
+}

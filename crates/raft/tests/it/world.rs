@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use model::{BrokerId, Instant, LeaderEpoch, Offset, Timestamp};
 use raft::{
-    AppendTag, Boot, CallId, Caller, Effect, Endpoint, Event, Failure, Fill, History, Life,
+    Alarm, AppendTag, Boot, CallId, Caller, Effect, Endpoint, Event, Failure, Fill, History, Life,
     Listener, LogView, Me, Moment, Quorum, Replica, Request, Response, RoleName, Settings,
     SnapshotFacts, SnapshotId, VersionRange, VoteFile, VoteNumber, Voter, VoterSet,
 };
@@ -40,7 +40,16 @@ struct Node {
     holds: bool,
     lost_vote: bool,
     committed: Offset,
-    halted: bool,
+    /// The watermark that its next start finds.
+    checkpoint: Offset,
+    /// Alarms of a leader that lacks what is committed.
+    shuns: usize,
+    /// Its settings name no other voter.
+    is_alone: bool,
+    /// Names of its listeners; the first is the one that voters are dialled at. `None`: [`LISTENER`].
+    names: Option<Vec<String>>,
+    /// The nodes that its settings name to ask for the leader; `None`: all.
+    seeds: Option<Vec<i32>>,
     alarms: usize,
     answers: Vec<i16>,
     /// It goes by the id of another node.
@@ -119,9 +128,13 @@ impl World {
     /// - `new N`: voters of the settings with empty directories; `wipe N`: a restart on an empty disk; `roll N K`: one with the first K
     ///   batches of its log, and the vote file of now
     /// - `die N`: the process is gone, and connections to it are refused
+    /// - `mark N`: its watermark is in its checkpoint
+    /// - `alone N`, `among N`: a restart with settings that name no other voter, or all again
+    /// - `named N A,B`, `named N`: a restart with listeners of these names, or with none; `seeds N A,B`: one that asks these for the leader
     /// - `double N M`: a node N that goes by the id of M; `fetch N M D O`: N is asked by node M, of directory D, for what follows O
     /// - `spoil N K`: K snapshots that N fetches come damaged
-    /// - `snapshot N`, `trim N`: at what it has committed; `add N M`, `remove N M`: N is asked to change voters
+    /// - `snapshot N`, `trim N`: at what it has committed; `add N M`, `remove N M`: N is asked to change voters; `bare N M`: to add one
+    ///   without an address
     pub(crate) fn play(&mut self, command: &str) {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words.as_slice() {
@@ -184,6 +197,24 @@ impl World {
                 self.restart(number(id), true);
             }
             ["die", id] => self.die(number(id)),
+
+            ["mark", id] => {
+                let node = self.node(number(id));
+                node.checkpoint = node.committed;
+            }
+            [word @ ("alone" | "among"), id] => {
+                self.node(number(id)).is_alone = *word == "alone";
+                self.restart(number(id), true);
+            }
+            ["named", id, names @ ..] => {
+                let names = names.iter().flat_map(|names| names.split(','));
+                self.node(number(id)).names = Some(names.map(str::to_owned).collect());
+                self.restart(number(id), true);
+            }
+            ["seeds", id, seeds] => {
+                self.node(number(id)).seeds = Some(seeds.split(',').map(number).collect());
+                self.restart(number(id), true);
+            }
             ["double", id, other] => {
                 let now = self.nodes[&number(other)].now;
                 let node = Node {
@@ -212,7 +243,8 @@ impl World {
                 let to = to.expect("there is a snapshot");
                 self.step(number(id), Event::Trim { to });
             }
-            ["add", id, other] => self.add(number(id), number(other)),
+            ["add", id, other] => self.add(number(id), listeners(number(other)), number(other)),
+            ["bare", id, other] => self.add(number(id), Vec::new(), number(other)),
             ["remove", id, other] => {
                 let other = replica(number(other));
                 let request = Request::RemoveVoter(RemoveRaftVoterRequest {
@@ -228,8 +260,8 @@ impl World {
 
     /// - `N leader|follower|... E`: state and epoch
     /// - `N end|durable|committed O`: offsets; `N epoch E`
-    /// - `N log E E ...`: the epoch of each batch
-    /// - `N voted M|nobody`, `N voters A,B`, `N halted`, `N answers CODE ...` (of changes and fetches), `N alarms K`
+    /// - `N log E E ...`: the epoch of each batch; `N begins E E ...`: of the first; `N least O`: so much is committed
+    /// - `N voted M|nobody`, `N voters A,B`, `N shuns|trusts` (some leader, its leaders), `N names M A,B` (of the listeners of M), `N answers CODE ...` (of changes and fetches), `N alarms K`
     /// - `N downloads K`: it fetched no more snapshots than that
     pub(crate) fn expect(&mut self, expectation: &str) -> Result<(), String> {
         let words: Vec<&str> = expectation.split_whitespace().collect();
@@ -243,10 +275,18 @@ impl World {
                 let known = self.quorum_ref(id).watermark();
                 format!("committed {}", known.unwrap_or_default())
             }
-            ["log", ..] => {
+            ["least", least] => {
+                let known = self.quorum_ref(id).watermark().unwrap_or_default();
+                format!("least {}", known.0.min(i64::from(number(least))))
+            }
+            [word @ ("log" | "begins"), rest @ ..] => {
                 let epochs = node.batches.iter();
-                let epochs: Vec<String> = epochs.map(|b| b.leader_epoch().to_string()).collect();
-                format!("log {}", epochs.join(" ")).trim_end().to_owned()
+                let mut epochs: Vec<String> =
+                    epochs.map(|b| b.leader_epoch().to_string()).collect();
+                if *word == "begins" {
+                    epochs.truncate(rest.len());
+                }
+                format!("{word} {}", epochs.join(" ")).trim_end().to_owned()
             }
             ["voted", _] => {
                 let voted = view.voted.map(|voted| voted.id.to_string());
@@ -257,7 +297,15 @@ impl World {
                 let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
                 format!("voters {}", ids.join(","))
             }
-            ["halted"] => (if node.halted { "halted" } else { "running" }).to_owned(),
+            ["shuns" | "trusts"] => (if node.shuns > 0 { "shuns" } else { "trusts" }).to_owned(),
+            ["names", other, ..] => {
+                let voters = self.quorum_ref(id).history().voters();
+                let voter = voters.get(BrokerId(number(other)));
+                let listeners = voter.map(|voter| voter.listeners.as_slice());
+                let names = listeners.unwrap_or_default().iter();
+                let names: Vec<&str> = names.map(|at| at.name.as_str()).collect();
+                format!("names {other} {}", names.join(","))
+            }
             ["downloads", most] if node.downloads <= number(most) as usize => {
                 format!("downloads {most}")
             }
@@ -302,7 +350,8 @@ impl World {
         let (at, dynamic, first) = (self.moment(id), self.dynamic, self.voters);
         let count = self.nodes.len() as i32;
         let node = self.node(id);
-        let set = VoterSet::of((1..=first).map(|id| {
+        let named = (1..=first).filter(|other| *other == id || !node.is_alone);
+        let set = VoterSet::of(named.map(|id| {
             let mut voter = voter(id);
             if !dynamic {
                 voter.replica.directory = Uuid::ZERO;
@@ -339,18 +388,29 @@ impl World {
             log,
             history,
             vote,
-            committed: Offset::ZERO,
+            committed: node.checkpoint,
         };
+        let names = node.names.clone();
+        let names = names.unwrap_or_else(|| vec![LISTENER.to_owned()]);
+        let seeds = node.seeds.clone();
+        let seeds = seeds.unwrap_or_else(|| (1..=count).collect());
         let me = Me {
             replica: Replica {
                 id: BrokerId(node.alias.unwrap_or(id)),
                 ..replica(id)
             },
             cluster: "scripts".to_owned(),
-            listeners: listeners(id),
-            listener: LISTENER.to_owned(),
+            listeners: names
+                .iter()
+                .map(|name| Listener {
+                    name: name.clone(),
+                    ..listeners(id).remove(0)
+                })
+                .collect(),
+            listener: names.first().cloned().unwrap_or(LISTENER.to_owned()),
             seeds: if dynamic {
-                (1..=count)
+                seeds
+                    .into_iter()
                     .flat_map(listeners)
                     .map(|listener| listener.endpoint)
                     .collect()
@@ -471,8 +531,10 @@ impl World {
                 node.durable.retain(|batch| batch.base_offset() >= to);
             }
             Effect::DeleteSnapshot { id } => drop(node.snapshots.remove(&id)),
-            Effect::Halt(_) => node.halted = true,
-            Effect::Alarm(_) => node.alarms += 1,
+            Effect::Alarm(alarm) => {
+                node.alarms += 1;
+                node.shuns += usize::from(matches!(alarm, Alarm::BelowCommitted { .. }));
+            }
             Effect::Accepted { .. }
             | Effect::Remembered
             | Effect::Refused { .. }
@@ -527,19 +589,22 @@ impl World {
         self.step(id, Event::Request { caller, request });
     }
 
-    fn add(&mut self, id: i32, other: i32) {
-        let at = listeners(other).remove(0);
+    fn add(&mut self, id: i32, listeners: Vec<Listener>, other: i32) {
         let other = replica(other);
+        let listeners =
+            listeners
+                .into_iter()
+                .map(|at| wire::messages::add_raft_voter_request::Listener {
+                    name: at.name,
+                    host: at.endpoint.host,
+                    port: at.endpoint.port,
+                });
         let request = Request::AddVoter(AddRaftVoterRequest {
             cluster_id: None,
             timeout_ms: 1_000,
             voter_id: other.id.0,
             voter_directory_id: other.directory,
-            listeners: vec![wire::messages::add_raft_voter_request::Listener {
-                name: at.name,
-                host: at.endpoint.host,
-                port: at.endpoint.port,
-            }],
+            listeners: listeners.collect(),
             ack_when_committed: true,
         });
         self.ask(id, request);

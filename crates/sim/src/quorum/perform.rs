@@ -35,7 +35,6 @@ impl World {
             }
             Effect::Refused { .. } | Effect::LeaderChanged { .. } | Effect::Remembered => Ok(()),
             Effect::Alarm(alarm) => self.alarm(number, alarm),
-            Effect::Halt(why) => Err(format!("n{number} halts: {why:?}")),
         }
     }
 
@@ -79,6 +78,7 @@ impl World {
             | Alarm::Emptied
             | Alarm::TwoLeaders { .. }
             | Alarm::BadBatch { .. }
+            | Alarm::BelowCommitted { .. }
             | Alarm::Refused { .. } => Err(format!("n{number} is alarmed: {alarm:?}")),
         }
     }

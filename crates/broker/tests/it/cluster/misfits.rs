@@ -234,3 +234,88 @@ fn a_clock_that_is_an_hour_off_moves_no_office_and_no_leadership() {
     };
     assert_eq!(of(&before), of(&after));
 }
+
+/// It would lead alone, and ask the two others to cut what they have committed.
+#[test]
+fn a_voter_that_is_started_without_the_others_is_refused_and_the_cluster_goes_on() {
+    let mut nodes = Nodes::start(54);
+    let (active, odd, other) = others(&nodes);
+    create(&nodes, active, "before");
+    for way in [
+        (|_| vec![("controller.quorum.voters", String::new())]) as fn(Node) -> _,
+        |node| {
+            let own = format!("{node}@10.0.0.{node}:9092");
+            vec![("controller.quorum.voters", own)]
+        },
+        |node| {
+            let two = format!("{node}@10.0.0.{node}:9092,9@10.0.0.9:9092");
+            vec![("controller.quorum.voters", two)]
+        },
+    ] {
+        nodes.stop(odd);
+        nodes.settle(way);
+        let refused = nodes.try_start(odd).expect_err("others vote");
+        assert!(
+            refused.contains("set controller.quorum.voters")
+                || refused.contains("name the voters as they were"),
+            "{refused}"
+        );
+        nodes.settle(|_| Vec::new());
+        create(&nodes, other, "meanwhile");
+        nodes.kill(odd);
+        nodes.start_one(odd);
+        knows(&nodes, odd, "meanwhile");
+        let request = wire::messages::DeleteTopicsRequest {
+            topics: vec![wire::messages::delete_topics_request::DeleteTopicState {
+                name: Some("meanwhile".to_owned()),
+                ..Default::default()
+            }],
+            timeout_ms: 10_000,
+            ..Default::default()
+        };
+        nodes.patiently(active, &request, 6, |answer| answer.responses[0].error_code);
+    }
+    knows(&nodes, odd, "before");
+}
+
+/// Two of three disks went back to an older copy, and both nodes lead without what the third has committed with them before.
+#[test]
+fn a_voter_that_is_asked_to_cut_what_is_committed_lives_and_keeps_it() {
+    let mut nodes = Nodes::start_with(55, &[("log.flush.offset.checkpoint.interval.ms", "1000")]);
+    let (active, one, other) = others(&nodes);
+    create(&nodes, active, "first");
+    ALL.iter().for_each(|node| knows(&nodes, *node, "first"));
+    let rolled = [active, other];
+    for node in rolled {
+        nodes.stop(node);
+    }
+    let copies = rolled.map(|node| nodes.files(node, "/data"));
+    rolled.iter().for_each(|node| nodes.start_one(*node));
+    for topic in ["second", "third"] {
+        create(&nodes, one, topic);
+        knows(&nodes, one, topic);
+    }
+    nodes.pass(A_WHILE);
+    for (node, copy) in rolled.iter().zip(&copies) {
+        nodes.kill(*node);
+        nodes.put_back(*node, "/data", copy);
+    }
+    nodes.stop(one);
+    // Those that lack it elect one of themselves, and go on.
+    rolled.iter().for_each(|node| nodes.start_one(*node));
+    create(&nodes, active, "elsewhere");
+    nodes.start_one(one);
+    nodes.pass(Duration::from_secs(20));
+    assert!(nodes.runs(one), "it lives");
+    let told = nodes.ask(one, &quorum_of_metadata(), 2);
+    let leader = told.map(|told| told.topics[0].partitions[0].leader_id);
+    assert_eq!(leader, Some(-1), "it follows none of them");
+    assert!(rolled.iter().all(|node| nodes.runs(*node)));
+    // Put right, it is one of them again.
+    nodes.stop(one);
+    nodes.replace_dir(one, "/data");
+    nodes.start_one(one);
+    for topic in ["first", "elsewhere"] {
+        ALL.iter().for_each(|node| knows(&nodes, *node, topic));
+    }
+}

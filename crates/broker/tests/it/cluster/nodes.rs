@@ -110,6 +110,11 @@ impl Nodes {
         config::Broker::new(settings, machine).expect("settings that fit each other")
     }
 
+    /// The settings of later starts.
+    pub(super) fn settle(&mut self, more: More) {
+        self.more = more;
+    }
+
     pub(super) fn start_one(&mut self, node: Node) {
         self.try_start(node).expect("a start");
     }
@@ -120,6 +125,12 @@ impl Nodes {
         let broker = Broker::start(&env, self.settings(node)).map_err(|error| error.to_string())?;
         self.brokers[usize::from(node) - 1] = Some(broker);
         Ok(())
+    }
+
+    /// True if the process of a node runs.
+    pub(super) fn runs(&self, node: Node) -> bool {
+        self.brokers[usize::from(node) - 1].is_some()
+            && self.machines.get(HostId(node)).workers_count() > 0
     }
 
     /// The process ends at once; what is durable stays.
