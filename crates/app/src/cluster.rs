@@ -20,7 +20,7 @@ use env::Env;
 use serde_json::{Value, json};
 
 use crate::arguments::Global;
-use crate::connect::connect;
+use crate::connect;
 use crate::failure::Failure;
 use crate::table::{Table, print_json};
 use findings::Finding;
@@ -93,19 +93,16 @@ struct Details {
 }
 
 pub(crate) fn cluster(global: &Global, args: &ClusterArgs) -> Result<(), Failure> {
+    let env = Env::real();
+    let reach = || connect::connect(&env, global);
     match &args.verb {
-        ClusterVerb::Status => return status(&look::look(global)?, global.json),
-        ClusterVerb::Brokers => return Ok(brokers(&look::look(global)?).print(global.json)?),
-        _ => {}
-    }
-    let mut client = connect(&Env::real(), global)?;
-    match &args.verb {
-        ClusterVerb::Status | ClusterVerb::Brokers => Ok(()),
-        ClusterVerb::Verify(args) => verify::verify(&mut client, args, global.json),
-        ClusterVerb::AddVoter(args) => voters::add(&mut client, args),
-        ClusterVerb::RemoveVoter(args) => voters::remove(&mut client, args),
-        ClusterVerb::Unregister(args) => voters::unregister(&mut client, args),
-        ClusterVerb::Quorum => quorum(&client.describe_quorum()?, global.json),
+        ClusterVerb::Status => status(&look::look(global)?, global.json),
+        ClusterVerb::Brokers => Ok(brokers(&look::look(global)?).print(global.json)?),
+        ClusterVerb::Quorum => quorum(&connect::quorum(&env, global)?, global.json),
+        ClusterVerb::Verify(args) => verify::verify(&mut reach()?, args, global.json),
+        ClusterVerb::AddVoter(args) => voters::add(&mut reach()?, args),
+        ClusterVerb::RemoveVoter(args) => voters::remove(&mut reach()?, args),
+        ClusterVerb::Unregister(args) => voters::unregister(&mut reach()?, args),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The way from the global flags to a cluster.
 
-use client::{Client, Options, Outage, Outages};
+use client::{Client, Error, Options, Outage, Outages, QuorumInfo};
 use env::Env;
 
 use crate::arguments::Global;
@@ -8,12 +8,30 @@ use crate::failure::Failure;
 
 /// The cluster that the global flags name.
 pub(crate) fn connect(env: &Env, global: &Global) -> Result<Client, Failure> {
-    let options = Options {
+    let options = options(global);
+    Client::connect(env, &global.bootstrap, options.clone()).map_err(|error| {
+        // A broker that waits for its controller ends connections that ask for more.
+        let is_silent = matches!(error, Error::Lost { .. } | Error::NoGreeting { .. });
+        let quorum = is_silent.then(|| Client::find_quorum(env, &global.bootstrap, options));
+        match quorum {
+            Some(Err(waiting @ Error::NoController { .. })) => waiting.into(),
+            _ => error.into(),
+        }
+    })
+}
+
+/// The quorum, as the first broker that has a controller leads to it.
+pub(crate) fn quorum(env: &Env, global: &Global) -> Result<QuorumInfo, Failure> {
+    let options = options(global);
+    Ok(Client::find_quorum(env, &global.bootstrap, options)?)
+}
+
+fn options(global: &Global) -> Options {
+    Options {
         timeout: global.timeout(),
         io_timeout: global.timeout(),
         ..Options::default()
-    };
-    Ok(Client::connect(env, &global.bootstrap, options)?)
+    }
 }
 
 /// A verb that runs until it is stopped waits while brokers are away, unless a time was asked for.

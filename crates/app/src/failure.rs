@@ -153,6 +153,9 @@ fn hint(error: &client::Error) -> Option<String> {
         Error::Damaged { .. } | Error::Unreadable { .. } => {
             Some("`esker consume --skip-damaged` goes on behind it".to_owned())
         }
+        Error::NoController { .. } => Some(
+            "a majority of the voters has to run and to reach each other; name all brokers with --bootstrap to ask each".to_owned(),
+        ),
         Error::NoTopic { topic } => Some(format!(
             "`esker topic list` shows what there is, `esker topic create {topic}` makes it"
         )),

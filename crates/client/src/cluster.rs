@@ -101,6 +101,13 @@ impl Client {
     /// Reaches the first bootstrap address that answers (`host:port`, commas between several) and learns the brokers.
     /// Tries each once: a broker that is not there is reported at once.
     pub fn connect(env: &Env, bootstrap: &str, options: Options) -> Result<Client, Error> {
+        let mut client = Client::aside(env, bootstrap, options)?;
+        client.ask_metadata(Some(&[]), false)?;
+        Ok(client)
+    }
+
+    /// Knows the bootstrap addresses alone, and has asked none of them.
+    pub(crate) fn aside(env: &Env, bootstrap: &str, options: Options) -> Result<Client, Error> {
         let bootstrap: Vec<String> = bootstrap
             .split(',')
             .map(str::trim)
@@ -112,7 +119,7 @@ impl Client {
                 address: String::new(),
             });
         }
-        let mut client = Client {
+        Ok(Client {
             env: env.clone(),
             options,
             bootstrap,
@@ -121,9 +128,11 @@ impl Client {
             cluster_id: None,
             topics: BTreeMap::new(),
             connections: BTreeMap::new(),
-        };
-        client.ask_metadata(Some(&[]), false)?;
-        Ok(client)
+        })
+    }
+
+    pub(crate) fn bootstrap(&self) -> &[String] {
+        &self.bootstrap
     }
 
     #[must_use]
@@ -183,7 +192,11 @@ impl Client {
         Ok(self.connections.get_mut(address).expect("inserted above"))
     }
 
-    fn call_at<R: Request>(&mut self, address: &str, request: &R) -> Result<R::Response, Error> {
+    pub(crate) fn call_at<R: Request>(
+        &mut self,
+        address: &str,
+        request: &R,
+    ) -> Result<R::Response, Error> {
         self.call_at_up_to(address, request, i16::MAX)
     }
 

@@ -82,6 +82,9 @@ pub enum Error {
         offset: i64,
         code: ErrorCode,
     },
+    /// It answers nothing but questions about the quorum meanwhile.
+    #[error("{said}")]
+    NoController { said: String },
     #[error("a request cannot be written: {0}")]
     Encode(#[from] EncodeError),
     #[error("`{address}` is not host:port")]

@@ -149,7 +149,13 @@ impl VoterSet {
         let is_common = |name: &str| others().all(|other| other.endpoint(name).is_some());
         let mut names = others().flat_map(|other| &other.listeners);
         let have_common = names.any(|at| is_common(&at.name));
-        let is_wanted = |name: &str| if have_common { is_common(name) } else { name == listener };
+        let is_wanted = |name: &str| {
+            if have_common {
+                is_common(name)
+            } else {
+                name == listener
+            }
+        };
         let is_address = |at: &Listener| !at.endpoint.host.is_empty() && at.endpoint.port != 0;
         let mut listeners = voter.listeners.iter();
         listeners.any(|at| is_wanted(&at.name) && is_address(at))

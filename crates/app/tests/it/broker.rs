@@ -64,6 +64,13 @@ impl Broker {
         Broker::spawn(Command::new(ESKER), listen, data, &[], words, file.into())
     }
 
+    /// As `start_at`, with more arguments.
+    pub(crate) fn start_as(listen: &str, data: &Path, more: &[&str]) -> Broker {
+        let words = Dir::new();
+        let file = std::fs::File::create(words.0.join(WORDS)).unwrap();
+        Broker::spawn(Command::new(ESKER), listen, data, more, words, file.into())
+    }
+
     /// As `start`, from a terminal, though these tests may run without one: under `nohup` SIGHUP is ignored, and so it would be by
     /// the broker.
     pub(crate) fn start_attended(data: &Path) -> Broker {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::broker::{Broker, Dir};
+use crate::broker::{Broker, Dir, esker, failure};
 use crate::cluster::{addresses, until};
 
 pub(crate) const RECORDS: usize = 500;
@@ -118,4 +118,67 @@ fn controllers_join_by_themselves_where_the_settings_say_so() {
         let made = others[0].run(&["topic", "create", "t", "-r", "2"], b"");
         made.status.success()
     });
+}
+
+/// One controller and several brokers, which were told its address and nothing else.
+#[test]
+fn brokers_join_a_lone_voter_at_the_door_of_its_controller() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let [clients, nodes, joining] = addresses.as_slice() else {
+        panic!("three addresses");
+    };
+    let (door, voters) = (format!("CONTROLLER://{nodes}"), format!("1@{nodes}"));
+    let lone = || {
+        let more = ["--node-id", "1", "--voters", &voters, "--listen", &door];
+        let mut lone = Broker::start_as(clients, &dirs[0].0, &more);
+        lone.address.clone_from(clients);
+        lone
+    };
+    let join = || {
+        let more = ["--node-id", "5", "--roles", "broker", "--voters", &voters];
+        Broker::start_as(joining, &dirs[1].0, &more)
+    };
+    let (first, fifth) = (lone(), join());
+    await_brokers(&first, 2);
+    first.ok(&["topic", "create", "t", "-r", "2"], b"");
+    produce(&fifth, "t");
+
+    first.kill();
+    fifth.kill();
+    let fifth = join();
+    // Another cluster, which has a controller.
+    let other = Broker::start(&dirs[2].0, &[]);
+    let quorum = |bootstrap: &str| esker(&["cluster", "quorum"], bootstrap, b"");
+    let (code, error) = failure(&quorum(&fifth.address));
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("broker 5 has no controller"), "{error}");
+    let both = format!("{},{}", fifth.address, other.address);
+    assert!(quorum(&both).status.success());
+    let first = lone();
+    await_brokers(&first, 2);
+    assert_eq!(super::growing::voters(&fifth), [1]);
+    until(|| count(&fifth, "t") == RECORDS);
+}
+
+/// T-2: once it led, the voters in the log said nothing of where it is.
+#[test]
+fn a_controller_alone_is_found_by_those_that_come_back() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new()], addresses());
+    let lone = || Broker::start_at(&addresses[0], &dirs[0].0);
+    let first = lone();
+    first.ok(&["topic", "create", "t"], b"");
+    let door = format!("CONTROLLER://{}", addresses[1]);
+    let roles = ["--node-id", "7", "--roles", "controller"];
+    let more = [&roles[..], &["--bootstrap-controller", &addresses[0]]].concat();
+    let _controller = Broker::start_as(&door, &dirs[1].0, &more);
+    first.ok(
+        &["cluster", "add-voter", "7", "--address", &addresses[1]],
+        b"",
+    );
+    first.ok(&["cluster", "remove-voter", "1"], b"");
+    until(|| voters(&first) == [7]);
+    first.kill();
+    let first = lone();
+    until(|| first.run(&["topic", "list"], b"").status.success());
+    assert_eq!(voters(&first), [7]);
 }

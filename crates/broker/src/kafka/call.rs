@@ -59,6 +59,13 @@ impl Call<'_> {
         self.address.version
     }
 
+    /// True at a broker that no controller counts in, or that cannot reach the one that does.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let shared = &self.desk.shared;
+        let is_broker = shared.config().broker.quorum.roles.broker;
+        is_broker && (!self.door.is_open || shared.is_self_fenced())
+    }
+
     /// The hall without this request, for what is no part of it.
     pub(crate) fn hall(&mut self) -> Hall<'_> {
         Hall {

@@ -110,7 +110,10 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
     if !call.door.is_open && !is_for_all(key) && !is_carried {
         return await_membership(call, frame);
     }
+    // Without a controller to pass it on to, the answer is that this node does not lead: the question is what is wrong.
+    let is_cut_off = call.is_cut_off();
     match forward::destination(call, key, &frame) {
+        For::Controller if key == ApiKey::DescribeQuorum && is_cut_off => {}
         For::Here => {}
         For::Controller => return forward::to_controller(call, frame),
         For::Both(divided) => return forward::in_two_parts(call, divided),

@@ -1,7 +1,9 @@
 //! Questions about the quorum of the metadata log.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use env::Env;
 use wire::ErrorCode;
 use wire::messages::add_raft_voter_request::Listener;
 use wire::messages::describe_quorum_request::{PartitionData as Asked, TopicData};
@@ -12,7 +14,7 @@ use wire::messages::{
     RemoveRaftVoterRequest, UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
 
-use crate::cluster::{Client, host_port};
+use crate::cluster::{Client, Options, Patience, host_port};
 use crate::error::Error;
 
 /// The quorum as its leader sees it.
@@ -60,18 +62,17 @@ pub struct ReplicaInfo {
 const VOTER_TIMEOUT_MS: i32 = 30_000;
 /// The direction of an update that only raises levels.
 const UPGRADE: i8 = 1;
+/// A broker that waits for longer waits for somebody.
+const START_MAX: Duration = Duration::from_secs(5);
+/// Of the words of a broker without a controller.
+const HAS_NONE: &str = "has no controller";
 const TOPIC: &str = "__cluster_metadata";
 
 impl Client {
     /// The quorum as its leader sees it. Asks the broker that answers first, and the leader where that one names it; once, as an answer
     /// that does not come is one too.
     pub fn describe_quorum(&mut self) -> Result<QuorumInfo, Error> {
-        let request = DescribeQuorumRequest {
-            topics: vec![TopicData {
-                topic_name: TOPIC.to_owned(),
-                partitions: vec![Asked { partition_index: 0 }],
-            }],
-        };
+        let request = of_metadata();
         let first = self.call_any(&request)?;
         let elsewhere = (partition(&first)?).filter(|it| {
             it.error_code == ErrorCode::NotLeaderOrFollower.code()
@@ -80,6 +81,75 @@ impl Client {
         match elsewhere.map(|it| it.leader_id) {
             Some(leader) => quorum(&self.call_broker(leader, &request)?),
             None => quorum(&first),
+        }
+    }
+
+    /// The quorum as its leader sees it, by the first bootstrap address whose broker knows a leader. A broker without a controller serves no
+    /// metadata, so none is asked for.
+    ///
+    /// # Errors
+    /// [`Error::NoController`] names the last broker that has none, if no address led further.
+    pub fn find_quorum(env: &Env, bootstrap: &str, options: Options) -> Result<QuorumInfo, Error> {
+        let mut patience = Patience::new(env, options.timeout.min(START_MAX));
+        let mut client = Client::aside(env, bootstrap, options)?;
+        loop {
+            let mut last = None;
+            for address in client.bootstrap().to_vec() {
+                match client.quorum_by(&address) {
+                    Ok(found) => return Ok(found),
+                    // That a broker waits for its controller says more than that another is not there.
+                    Err(error) if !matches!(last, Some(Error::NoController { .. })) => {
+                        last = Some(error);
+                    }
+                    Err(_) => {}
+                }
+            }
+            match last.expect("the bootstrap list is not empty") {
+                // One that has just started is part of its cluster in a moment.
+                waiting @ Error::NoController { .. } => {
+                    patience
+                        .pause("finding the quorum", waiting)
+                        .map_err(reason)?;
+                }
+                error => return Err(error),
+            }
+        }
+    }
+
+    fn quorum_by(&mut self, address: &str) -> Result<QuorumInfo, Error> {
+        let request = of_metadata();
+        let first = self.call_at(address, &request)?;
+        let Some(told) = partition(&first)? else {
+            return quorum(&first);
+        };
+        if told.error_code != ErrorCode::NotLeaderOrFollower.code() {
+            return quorum(&first);
+        }
+        // The broker says its number; the words of Kafka are of replicas in general.
+        let words = told
+            .error_message
+            .as_deref()
+            .filter(|words| words.contains(HAS_NONE));
+        let said = words.map_or_else(
+            || format!("the broker at {address} {HAS_NONE}"),
+            str::to_owned,
+        );
+        if told.leader_id < 0 {
+            return Err(Error::NoController { said });
+        }
+        let leader = first
+            .nodes
+            .iter()
+            .find(|node| node.node_id == told.leader_id);
+        let listener = leader.and_then(|node| node.listeners.first());
+        let Some(at) = listener else {
+            return quorum(&first);
+        };
+        let leader = host_port(&at.host, i32::from(at.port));
+        match self.call_at(&leader, &request) {
+            Ok(told) => quorum(&told),
+            // A broker that has a controller asks it itself.
+            Err(_) => Err(Error::NoController { said }),
         }
     }
 
@@ -164,6 +234,25 @@ impl Client {
         Ok(features
             .map(|feature| (feature.name, feature.max_version_level))
             .collect())
+    }
+}
+
+/// The error behind a pause that was not granted.
+fn reason(error: Error) -> Error {
+    match error {
+        Error::TimedOut {
+            last: Some(last), ..
+        } => *last,
+        error => error,
+    }
+}
+
+fn of_metadata() -> DescribeQuorumRequest {
+    DescribeQuorumRequest {
+        topics: vec![TopicData {
+            topic_name: TOPIC.to_owned(),
+            partitions: vec![Asked { partition_index: 0 }],
+        }],
     }
 }
 

@@ -74,7 +74,9 @@ impl Quorum {
             versions: VersionRange::default(),
         };
         let endpoint = voter.reached_at(&self.me.listener);
-        let Some(endpoint) = endpoint.filter(|_| self.history.voters().can_dial(&voter, &self.me.listener)) else {
+        let Some(endpoint) =
+            endpoint.filter(|_| self.history.voters().can_dial(&voter, &self.me.listener))
+        else {
             return Err(ErrorCode::InvalidRequest);
         };
         if voter.replica.id.0 < 0 || voter.replica.directory.is_zero() {

@@ -25,7 +25,17 @@ pub(crate) fn on_describe_quorum(call: &mut Call<'_>, request: DescribeQuorumReq
     let scene = call.scene();
     let view = scene.view(&call.desk.shared.metadata.cluster_id);
     let quorum = cluster::quorum(call.desk);
-    let response = handle(&request, call.version(), &view, &quorum);
+    let mut response = handle(&request, call.version(), &view, &quorum);
+    if call.is_cut_off() {
+        let node = quorum.own.id;
+        let parts = response
+            .topics
+            .iter_mut()
+            .flat_map(|topic| &mut topic.partitions);
+        for part in parts.filter(|part| part.error_code == ErrorCode::NotLeaderOrFollower.code()) {
+            part.error_message = Some(format!("broker {node} has no controller"));
+        }
+    }
     call.reply(ApiKey::DescribeQuorum, &response)
 }
 
