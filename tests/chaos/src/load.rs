@@ -21,6 +21,8 @@ pub(crate) const PARTITIONS: i32 = 6;
 /// A broker that stays away longer than this has failed the scenario.
 const PATIENCE: Duration = Duration::from_secs(40);
 const PAUSE: Duration = Duration::from_millis(1);
+/// A producer waits for its answers before a pause of this length.
+const FLUSHED_BEFORE: Duration = Duration::from_secs(1);
 /// A connection is given up that is silent for so long: longer than any answer may take, shorter than a cut of several nodes lasts.
 const SILENCE_MAX: Duration = Duration::from_secs(8);
 
@@ -343,9 +345,17 @@ fn produce(
             };
             producer.send(topic, Some(partition), &record)?;
         }
-        producer.dispatch()?;
+        if manner.pause < FLUSHED_BEFORE {
+            producer.dispatch()?;
+        } else {
+            // Nobody takes the answers during so long a pause.
+            producer.flush()?;
+        }
         note(&mut producer, account, &mut serials);
-        std::thread::sleep(manner.pause);
+        let begun = Instant::now();
+        while begun.elapsed() < manner.pause && !stop.load(Ordering::Acquire) {
+            std::thread::sleep(manner.pause.min(50 * PAUSE));
+        }
     }
     producer.flush()?;
     note(&mut producer, account, &mut serials);

@@ -108,7 +108,7 @@ const FEW: [Manner; 2] = [
 ];
 /// Records of librdkafka under way at once, and the seconds between two bursts: so long that small batches alone fill what a node keeps in
 /// memory of the newest records.
-const BURST: [&str; 2] = ["18", "40"];
+const BURST: [&str; 2] = ["60", "40"];
 /// Kept of each partition: minutes of the load, so that a reader is never behind.
 const RECORDS_RETAINED: &str = "16777216";
 const BIG_RETAINED: &str = "50331648";

@@ -95,8 +95,9 @@ def pipeline(bootstrap, topic, partitions, number, padding, burst, pause):
             say(f"acked {partition} {at} {message.offset()}")
 
     while not stop.is_set() and not failed:
+        # A burst is of one partition, and larger than what any bound of a node lets through at once.
+        partition = at // int(burst) % int(partitions)
         for _ in range(int(burst)):
-            partition = at % int(partitions)
             say(f"sent {partition} {at}")
             producer.produce(topic, value(int(number), at) + pad, partition=partition,
                              on_delivery=lambda e, m, p=partition, n=at: told(e, m, p, n))

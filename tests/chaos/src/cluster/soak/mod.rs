@@ -79,6 +79,10 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String, String> {
     let lived = Nodes::others(faults.killed);
     stage.problems.extend(monitor.judge(&figures, &lived));
     stage.problems.extend(unexplained(&stage.nodes));
+    // The verdict about the records may come first.
+    for problem in &stage.problems {
+        place.say(&format!("wrong: {problem}"));
+    }
     Ok(format!("{} faults in {} s", faults.count, length.as_secs()))
 }
 
