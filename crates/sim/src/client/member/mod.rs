@@ -151,14 +151,18 @@ impl Client for Member {
             }
             ApiKey::OffsetCommit => {
                 let response = answer.decode::<OffsetCommitRequest>()?;
-                let mut effect = Effect::Nothing;
+                let (mut effect, mut is_taken) = (Effect::Nothing, false);
                 for partition in response.topics.iter().flat_map(|topic| &topic.partitions) {
                     match code(partition.error_code)? {
-                        ErrorCode::None => self.on_committed(partition.partition_index, notes),
+                        ErrorCode::None => {
+                            is_taken = true;
+                            self.on_committed(partition.partition_index, notes);
+                        }
                         error => effect = self.on_error(error),
                     }
                 }
-                if matches!(effect, Effect::Nothing) {
+                // Some errors leave the member as it is, and say nothing about its instance.
+                if is_taken {
                     self.judge_instance(asked, notes);
                 }
                 effect
