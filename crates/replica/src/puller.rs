@@ -117,6 +117,8 @@ pub struct Puller {
     /// Numbers of the requests under way.
     under_way: VecDeque<u64>,
     last_number: u64,
+    /// Number of the request that began the session; those before it were of another one. `u64::MAX` before there is one.
+    begun_in: u64,
     /// The link rests.
     rests_until: Option<Instant>,
 }
@@ -144,6 +146,7 @@ impl Puller {
             resting: BTreeSet::new(),
             under_way: VecDeque::new(),
             last_number: 0,
+            begun_in: u64::MAX,
             rests_until: None,
         }
     }
@@ -313,6 +316,7 @@ impl Puller {
         self.last_number += 1;
         self.under_way.push_back(self.last_number);
         if self.session.id == 0 {
+            self.begun_in = self.last_number;
             let awake = self.parts.iter().filter(|(_, part)| part.rests.is_none());
             self.changed = awake.map(|(key, _)| *key).collect();
             self.forgotten.clear();
@@ -420,6 +424,10 @@ impl Puller {
         };
         self.counts_synced = response.counts_synced;
         if response.error_code != 0 {
+            // The end of a session that is over already says nothing about the request that began the next one.
+            if number < self.begun_in && self.begun_in != u64::MAX {
+                return Vec::new();
+            }
             // The leader has forgotten the session, or cannot have one.
             self.begin_anew();
             if response.error_code != ErrorCode::FetchSessionIdNotFound.code() {
@@ -427,7 +435,7 @@ impl Puller {
             }
             return Vec::new();
         }
-        if self.session.id == 0 && self.under_way.is_empty() && response.session_id != 0 {
+        if number == self.begun_in && response.session_id != 0 {
             self.session = Session {
                 id: response.session_id,
                 epoch: 1,
@@ -469,7 +477,7 @@ impl Puller {
     }
 
     fn begin_anew(&mut self) {
-        self.session = Session::default();
+        (self.session, self.begun_in) = (Session::default(), u64::MAX);
         self.forgotten.clear();
         for part in self.parts.values_mut() {
             (part.is_new, part.listed_in) = (true, u64::MAX);

@@ -285,6 +285,47 @@ fn a_broker_that_registers_says_all_of_it_again() {
     assert_eq!(ask(&mut puller, 12).expect("one waits").session_id, 77);
 }
 
+#[test]
+fn the_end_of_a_former_session_leaves_the_next_one_as_it_is() {
+    let mut puller = Puller::new(BrokerId(1), Way::Tail);
+    puller.follow(key(0), EPOCH, at(5, 5));
+    let ask = |puller: &mut Puller, epoch| puller.request(epoch, TERMS, seconds(0));
+    ask(&mut puller, 9).expect("the first");
+    puller.on_answer(answer(vec![]), TERMS, seconds(0));
+    ask(&mut puller, 9).expect("one waits");
+    ask(&mut puller, 12).expect("another registration");
+    let refused = FetchResponse {
+        error_code: ErrorCode::FetchSessionIdNotFound.code(),
+        counts_synced: true,
+        ..FetchResponse::default()
+    };
+    assert_eq!(puller.on_answer(refused, TERMS, seconds(0)), []);
+    let steps = puller.on_answer(answer(vec![data(0, b"bytes")]), TERMS, seconds(0));
+    assert!(matches!(steps[..], [Step::Take { .. }]), "{steps:?}");
+    let next = ask(&mut puller, 12).expect("one waits");
+    assert_eq!((next.session_id, next.session_epoch), (77, 1));
+}
+
+#[test]
+fn a_session_that_ended_is_not_made_by_what_was_under_way() {
+    let mut puller = in_session();
+    ask(&mut puller).expect("one waits");
+    puller.on_moved(key(0), at(8, 8));
+    ask(&mut puller).expect("more is synced");
+    let refused = FetchResponse {
+        error_code: ErrorCode::InvalidFetchSessionEpoch.code(),
+        counts_synced: true,
+        ..FetchResponse::default()
+    };
+    puller.on_answer(refused, TERMS, seconds(0));
+    assert_eq!(puller.on_answer(answer(vec![]), TERMS, seconds(0)), []);
+    let anew = puller
+        .request(9, TERMS, seconds(2))
+        .expect("everything anew");
+    assert_eq!(anew.session_id, 0);
+    assert_eq!(listed(&anew), ["0: 8 8 restart", "1: 0 0 restart"]);
+}
+
 /// The answer of a leader that knows nothing of synced offsets.
 fn plain(partitions: Vec<PartitionData>) -> FetchResponse {
     FetchResponse {
