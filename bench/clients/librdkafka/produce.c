@@ -26,6 +26,7 @@ struct producer {
     pthread_t thread;
     int64_t sent, acked, withdrawn, failed;
     uint64_t began, ended;
+    uint64_t heard, silence; /* the last acknowledgement, and the longest time between two */
     const char *why;
     struct histogram latency;
     int64_t *steps; /* acknowledged in each step of the time, where that is asked for */
@@ -50,6 +51,10 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
         return;
     }
     p->acked++;
+    uint64_t now = now_ns();
+    if (now - p->heard > p->silence)
+        p->silence = now - p->heard;
+    p->heard = now;
     if (p->steps) {
         int64_t step = (int64_t)((double)(now_ns() - p->began) / 1e9 / p->o->step);
         if (step < steps_count(p->o))
@@ -106,7 +111,7 @@ static void *producer_main(void *arg)
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, p->o->topic, NULL);
     wait_for_topic(rk, rkt, p->o);
     pthread_barrier_wait(p->start);
-    p->began = now_ns();
+    p->began = p->heard = now_ns();
     produce_all(p, rk, rkt);
     if (p->o->seconds > 0)
         rd_kafka_purge(rk, RD_KAFKA_PURGE_F_QUEUE);
@@ -178,7 +183,7 @@ int run_produce(const struct options *o)
             die("cannot start a thread");
     }
     struct histogram *all = calloc(1, sizeof *all);
-    uint64_t began = UINT64_MAX, ended = 0;
+    uint64_t began = UINT64_MAX, ended = 0, silence = 0;
     int64_t acked = 0;
     for (int64_t i = 0; i < o->workers; i++) {
         struct producer *p = &producers[i];
@@ -189,13 +194,14 @@ int run_produce(const struct options *o)
         began = p->began < began ? p->began : began;
         ended = p->ended > ended ? p->ended : ended;
         acked += p->acked;
+        silence = p->silence > silence ? p->silence : silence;
         histogram_merge(all, &p->latency);
     }
     double secs = (double)(ended - began) / 1e9;
     cpu = cpu_seconds() - cpu;
     printf("{\"records\": %lld, \"seconds\": %.4f, \"records_per_s\": %.1f, \"mib_per_s\": %.3f, "
-           "\"client_cpu_s\": %.4f", (long long)acked, secs, (double)acked / secs,
-           (double)acked * (double)o->size / secs / 1048576.0, cpu);
+           "\"client_cpu_s\": %.4f, \"silence_ms\": %.3f", (long long)acked, secs, (double)acked / secs,
+           (double)acked * (double)o->size / secs / 1048576.0, cpu, (double)silence / 1e6);
     print_steps(o, producers);
     histogram_print(all);
     printf("}\n");

@@ -2,7 +2,7 @@
 from .appends import AppendersOverConnections, AppendersRaw, AppendersSlowSync
 from .cluster import (
     FailOver, FailOverOfMany, ReplicatedAppenders, ReplicatedAppendersSlowSync, ReplicatedConsumer, ReplicatedConsumers, ReplicatedEndToEnd,
-    ReplicatedMessageSizes, ReplicatedProducer, ReplicatedProducerAndConsumer, ReplicatedProducers, ReplicatedStored, TieringAll, TieringOne,
+    ReplicatedMessageSizes, ReplicatedPipeline, ReplicatedProducer, ReplicatedProducerAndConsumer, ReplicatedProducers, ReplicatedStored, TieringAll, TieringOne,
 )
 from .compaction import Compaction
 from .connections import IdleConnections
@@ -20,7 +20,7 @@ PRESETS = {p.name: p for p in (
     SmallBatches, ConsumerOfSmallBatches, SizesOfFetch, StockConsumers, NextFetchUnderWay, LargeReply, AppendersOverConnections, AppendersRaw, AppendersSlowSync, Sink,
     ColdReaderBesideProducer, DirtyPartitions, ManyPartitionsStart, Startup,
     Transactions, CommittedReads, StreamsWordCount, OffsetCommits, RawOffsetCommits, JoinAtOnce, RollingRestart, IdleConnections, Compaction,
-    ReplicatedProducer, ReplicatedProducers, ReplicatedStored, ReplicatedConsumer, ReplicatedConsumers, ReplicatedProducerAndConsumer,
+    ReplicatedProducer, ReplicatedProducers, ReplicatedPipeline, ReplicatedStored, ReplicatedConsumer, ReplicatedConsumers, ReplicatedProducerAndConsumer,
     ReplicatedMessageSizes, TieringAll, TieringOne, ReplicatedEndToEnd, ReplicatedAppenders, ReplicatedAppendersSlowSync, FailOver, FailOverOfMany,
 )}
 ALIASES = {"n37": "n36", "a24-franz": "a24"}

@@ -35,6 +35,27 @@ class ReplicatedProducers(ThreeProducers):
     sides = SIDES
 
 
+class ReplicatedPipeline(Producers):
+    """Nothing but its own queue bounds what librdkafka has under way; each side has to bound it without leaving its followers unheard."""
+
+    name = "pipelined-3"
+    title = "One producer with any number of requests under way, one partition of 3 replicas, acks=all"
+    source = "librdkafka's defaults: max.in.flight=1000000, no idempotence"
+    metric = "silence_ms"
+    unit = "ms (longest silence)"
+    more_is_better = False
+    sides = SIDES
+    columns = ("mib_per_s", "records_per_s", "p99_us", "rss_mib", "others_cores")
+    topic_config = {"max.message.bytes": 4 << 20}
+
+    def cases(self, bench):
+        settings = {"linger.ms": 5, "message.max.bytes": 4 << 20, "queue.buffering.max.kbytes": 1 << 20}
+        load = {"partitions": 1, "settings": settings}
+        bounded = {**load, "settings": {**settings, "max.in.flight": 5}}
+        return [Case("1 KB", {**load, "size": 1000}), Case("1 MB", {**load, "size": 1_000_000}),
+                Case("1 MB, 5 under way", {**bounded, "size": 1_000_000})]
+
+
 class ReplicatedEndToEnd(EndToEnd):
     name = "l21-3"
     title = "End to end over 3 replicas, acks=all: one 100-byte record at a time"
