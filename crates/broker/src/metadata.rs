@@ -4,8 +4,8 @@
 //! A decision sees every change decided before it, durable or not; its answer, even a refusal, waits for those.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -32,7 +32,8 @@ pub(crate) struct Metadata {
     publishing: Mutex<()>,
     pub(crate) places: Places,
     producer_ids: Mutex<Range<i64>>,
-    pub(crate) cluster_id: String,
+    /// Set once, when it is known.
+    cluster_id: OnceLock<String>,
     log: Arc<Partition>,
     log_dir: Arc<LogDir>,
     pub(crate) mailbox: Arc<Mailbox>,
@@ -94,7 +95,7 @@ impl Metadata {
     pub(crate) fn new(
         plan: Plan,
         places: Places,
-        cluster_id: String,
+        cluster_id: Option<String>,
         (is_alone, incarnation): (bool, Uuid),
         (mailbox, inbox): (Arc<Mailbox>, InboxId),
     ) -> Metadata {
@@ -107,7 +108,7 @@ impl Metadata {
             publishing: Mutex::new(()),
             places,
             producer_ids: Mutex::new(0..0),
-            cluster_id,
+            cluster_id: cluster_id.map(OnceLock::from).unwrap_or_default(),
             mailbox,
             inbox,
             is_alone: AtomicBool::new(is_alone),
@@ -118,6 +119,20 @@ impl Metadata {
             leads_until: AtomicU64::new(0),
             releases_at: AtomicU64::new(0),
         }
+    }
+
+    /// The id of the cluster; empty where this node is of none yet.
+    pub(crate) fn cluster_id(&self) -> &str {
+        self.cluster_id.get().map_or("", String::as_str)
+    }
+
+    /// The id of the cluster is in the directory of the metadata log.
+    pub(crate) fn set_cluster_id(&self, cluster_id: &str) {
+        let known = self.cluster_id.get_or_init(|| cluster_id.to_owned());
+        assert!(
+            known == cluster_id,
+            "a node has the id of one cluster in its life"
+        );
     }
 
     /// True while no other node has a part in this cluster.

@@ -54,15 +54,6 @@ pub enum StartError {
         own: String,
     },
     #[error(
-        "{path} belongs to cluster {found}, and the voters of controller.quorum.voters are cluster {own}: name the voters as they were when \
-         the directory was begun, in the same words on every node, or start with another directory"
-    )]
-    OtherVoters {
-        path: String,
-        found: String,
-        own: String,
-    },
-    #[error(
         "{path} belongs to a cluster whose metadata {found} keep together, and the settings name {named}: set controller.quorum.voters to all \
          of them, as on the other nodes, or start with another directory"
     )]
@@ -192,7 +183,11 @@ impl Broker {
         let all: Vec<Endpoint> = (registration.endpoints.iter().cloned())
             .chain(controllers)
             .collect();
-        let me = quorum_identity(&settings, &log, &cluster_id, &all);
+        let proposal = match &cluster_id {
+            Some(_) => String::new(),
+            None => random_uuid(env).to_string(),
+        };
+        let me = quorum_identity(&settings, &log, (cluster_id.clone(), proposal), &all);
         let at = raft::Moment {
             now: env.clock.now(),
             wall: env.clock.wall_ms(),
@@ -201,7 +196,7 @@ impl Broker {
         let membership = settings.broker.quorum.roles.broker.then(|| {
             let quorum = &settings.broker.quorum;
             let before = life_before(env, &settings, &image, (&topics, &residents));
-            Membership::new(&registration, &cluster_id, quorum, before, at.now)
+            Membership::new(&registration, quorum, before, at.now)
         });
         let is_controller = settings.broker.quorum.roles.controller;
         let enrolment =
@@ -321,6 +316,12 @@ impl Broker {
     pub fn office(&self) -> Option<LeaderEpoch> {
         let epoch = self.shared.metadata.led_epoch();
         epoch.filter(|_| self.shared.metadata.is_active())
+    }
+
+    /// The id of the cluster; `None` where this node is of none yet.
+    #[must_use]
+    pub fn cluster_id(&self) -> Option<&str> {
+        Some(self.shared.metadata.cluster_id()).filter(|id| !id.is_empty())
     }
 
     /// Where its metadata log begins, and where it ends.

@@ -201,10 +201,9 @@ impl Quorum {
         self.roles.broker && !names_others && !self.asks_others
     }
 
-    /// The id of a new cluster with these voters. Each node derives the same, so none has to wait for another to invent it; `None`
-    /// if no voters are named.
+    /// The id that earlier versions gave a new cluster with these voters; `None` if no voters are named. Directories of then keep it.
     #[must_use]
-    pub fn cluster_id(&self) -> Option<String> {
+    pub fn derived_cluster_id(&self) -> Option<String> {
         (!self.voters.is_empty()).then(|| cluster_id::of(&self.voters))
     }
 

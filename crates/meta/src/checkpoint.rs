@@ -61,6 +61,8 @@ pub struct Head {
     pub kraft_version: Option<i16>,
     /// The voters as of the snapshot's end, where the log has them.
     pub voters: Option<VotersRecord>,
+    /// The cluster of the log that the snapshot stands for.
+    pub cluster_id: Option<String>,
 }
 
 /// Makes the bytes of a snapshot.
@@ -84,6 +86,7 @@ impl Writer {
         };
         let header = SnapshotHeaderRecord {
             last_contained_log_timestamp: head.time.map_or(0, |time| time.0),
+            cluster_id: head.cluster_id.clone(),
             ..SnapshotHeaderRecord::default()
         };
         let mut records = vec![(HEADER, encoded(&header)?)];
@@ -252,6 +255,7 @@ impl Reader {
             let header = SnapshotHeaderRecord::decode(&mut fields, 0)?;
             self.head = Some(Head {
                 time: Some(Timestamp(header.last_contained_log_timestamp)),
+                cluster_id: header.cluster_id,
                 ..Head::default()
             });
             return Ok(());

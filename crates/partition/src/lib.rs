@@ -34,7 +34,7 @@ pub use dir::{
     Durable, Extent, Flight, Found, Identity, InMemory, Key, LogDir, MetadataLog, Move, MoveError,
     MoveStep, Moved, NeverDurable, OpenError, Opened, PieceMaker, Push, Reached, Recovery,
     Residents, Restored, SegmentWriter, Slot, Stamp, Syncer, Told, Wait, accept_loss,
-    check_ownership, unnamed_loss,
+    check_ownership, identity, name_cluster, unnamed_loss,
 };
 pub use follow::{Asked, FollowError, FollowPoint, Followed};
 pub use isolation::{Isolation, Scope};

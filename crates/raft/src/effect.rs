@@ -48,7 +48,7 @@ pub enum Refusal {
 }
 
 /// Something an operator should read; the quorum goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alarm {
     /// The vote file is damaged, lost or older than the log: this node does not vote, so that it cannot vote twice.
     VoteLost,
@@ -94,6 +94,12 @@ pub enum Alarm {
         to: Offset,
         committed: Offset,
     },
+    /// A node acts as one of this quorum, and is of another cluster. It is refused.
+    OtherCluster {
+        node: Option<BrokerId>,
+        ours: String,
+        theirs: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +109,11 @@ pub enum Effect {
         number: VoteNumber,
         election: Election,
         version: i16,
+    },
+    /// Write the id of the cluster durably, where it stays, then report it as a write of the vote file. Writes of both are done in their order.
+    StoreCluster {
+        number: VoteNumber,
+        cluster: String,
     },
     /// Append at the log end and sync; offsets and epochs are set.
     Append {

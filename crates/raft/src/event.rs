@@ -40,7 +40,7 @@ pub enum Failure {
 pub enum Event {
     /// A deadline came.
     Tick,
-    /// The vote file of this write, and of all before it, survives a power cut.
+    /// The vote file of this write, or the id of the cluster, and all writes before it survive a power cut.
     VoteStored {
         number: VoteNumber,
     },
@@ -98,5 +98,9 @@ pub enum Event {
     MakeDynamic {
         tag: AppendTag,
         epoch: LeaderEpoch,
+    },
+    /// The leader, or a voter that has it for good, says which cluster it is of.
+    ClusterTold {
+        cluster: String,
     },
 }

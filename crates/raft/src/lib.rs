@@ -9,6 +9,7 @@
 //! - a leader counts itself up to its own synced end, a follower fetches from its synced end, and nothing is committed before a
 //!   record of the leader's own epoch is;
 //! - no cut goes below what is committed: a leader that asks for one is named ([`Alarm::BelowCommitted`]) and not followed in its epoch;
+//! - a replica has the id of one cluster in all its life, and a log names one: requests, votes and records of another are refused;
 //! - one change of the voters at a time, and only after the epoch's first record is committed.
 //!
 //! The driver owes this: it performs effects in their order; it reports [`Event::Synced`] with the life of the log that the append
@@ -17,6 +18,7 @@
 
 mod calls;
 mod change;
+mod cluster;
 pub mod control;
 mod effect;
 mod event;

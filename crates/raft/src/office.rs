@@ -89,7 +89,7 @@ impl Quorum {
             return;
         };
         let request = BeginQuorumEpochRequest {
-            cluster_id: Some(self.me.cluster.clone()),
+            cluster_id: self.me.cluster.clone(),
             voter_id: voter.id.0,
             topics: vec![begin::TopicData {
                 topic_name: TOPIC.to_owned(),
@@ -120,10 +120,10 @@ impl Quorum {
         caller: Caller,
         request: &BeginQuorumEpochRequest,
     ) {
-        let (top, error) = match (
-            self.is_of_this_cluster(request.cluster_id.as_deref()),
-            begin_part(request),
-        ) {
+        let part = begin_part(request);
+        let leader = part.map(|part| BrokerId(part.leader_id));
+        let is_ours = self.is_of_this_cluster(at, leader, request.cluster_id.as_deref());
+        let (top, error) = match (is_ours, part) {
             (false, _) => (ErrorCode::InconsistentClusterId, ErrorCode::None),
             (true, None) => (ErrorCode::InvalidRequest, ErrorCode::None),
             (true, Some(part)) => (ErrorCode::None, self.take_begin(at, request, part)),
@@ -192,6 +192,9 @@ impl Quorum {
             // INVALID_REQUEST, or a leader in the answer, would end a Kafka process. Its operator has the alarm.
             return ErrorCode::UnknownServerError;
         }
+        if self.election.leader == Some(leader) && !self.shuns_leader() {
+            self.learn_cluster(request.cluster_id.as_deref());
+        }
         if self.is_meant(request.voter_id, part.voter_directory_id) {
             ErrorCode::None
         } else {
@@ -238,7 +241,7 @@ impl Quorum {
         };
         let successors = &state.successors;
         let request = EndQuorumEpochRequest {
-            cluster_id: Some(self.me.cluster.clone()),
+            cluster_id: self.me.cluster.clone(),
             topics: vec![end::TopicData {
                 topic_name: TOPIC.to_owned(),
                 partitions: vec![end::PartitionData {
@@ -275,10 +278,10 @@ impl Quorum {
         caller: Caller,
         request: &EndQuorumEpochRequest,
     ) {
-        let (top, error) = match (
-            self.is_of_this_cluster(request.cluster_id.as_deref()),
-            end_part(request),
-        ) {
+        let part = end_part(request);
+        let leader = part.map(|part| BrokerId(part.leader_id));
+        let is_ours = self.is_of_this_cluster(at, leader, request.cluster_id.as_deref());
+        let (top, error) = match (is_ours, part) {
             (false, _) => (ErrorCode::InconsistentClusterId, ErrorCode::None),
             (true, None) => (ErrorCode::InvalidRequest, ErrorCode::None),
             (true, Some(part)) => (ErrorCode::None, self.take_end(at, request, part)),

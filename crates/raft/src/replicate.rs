@@ -15,7 +15,7 @@ use wire::{ApiKey, ErrorCode, Records, Uuid};
 use crate::calls::Target;
 use crate::effect::{Alarm, Effect, Fill, Refusal};
 use crate::event::{AppendTag, Caller, Moment};
-use crate::history::History;
+use crate::history::{Change, History};
 use crate::message::{self, Request, Response, TOPIC_ID};
 use crate::snapshot::SnapshotId;
 use crate::state::{Parked, Role};
@@ -42,7 +42,9 @@ impl Quorum {
         batch.set_leader_epoch(self.election.epoch);
         let changes =
             History::read(&batch).expect("a leader writes control records that it can read");
-        let is_change = changes.iter().any(|(_, voters, _)| voters.is_some());
+        let is_change = changes
+            .iter()
+            .any(|(_, change)| matches!(change, Change::Voters(_)));
         self.log
             .note(&batch)
             .expect("a leader appends at its end, in its epoch");
@@ -160,7 +162,11 @@ impl Quorum {
     }
 
     pub(crate) fn on_fetch(&mut self, at: Moment, caller: Caller, request: &FetchRequest) {
-        if !self.is_of_this_cluster(request.cluster_id.as_deref()) {
+        // Requests of before version 15 name their replica elsewhere.
+        let id = request.replica_state.replica_id.max(request.replica_id);
+        let cluster = request.cluster_id.as_deref();
+        self.hear_cluster_of_voter(BrokerId(id), cluster);
+        if !self.is_of_this_cluster(at, Some(BrokerId(id)), cluster) {
             return self.answer_fetch_top(caller, ErrorCode::InconsistentClusterId);
         }
         let Some(part) = request_part(request) else {
@@ -170,8 +176,6 @@ impl Quorum {
         if request.max_wait_ms < 0 || from < 0 || epoch < 0 || epoch > part.current_leader_epoch {
             return self.answer_fetch_error(caller, ErrorCode::InvalidRequest);
         }
-        // Requests of before version 15 name their replica elsewhere.
-        let id = request.replica_state.replica_id.max(request.replica_id);
         let replica = Replica {
             id: BrokerId(id),
             directory: part.replica_directory_id,
@@ -198,7 +202,8 @@ impl Quorum {
         // A replica has one fetch at a time: an older one is of a connection that is gone.
         self.answer_parked(at, |old| old.replica == replica);
         if verdict == Verdict::Valid {
-            self.saw_fetch(at, replica, fetch.from);
+            let has_cluster = cluster.is_some() && self.cluster().is_some();
+            self.saw_fetch(at, replica, fetch.from, has_cluster);
         }
         let has_news = self.log.end() > fetch.from
             || Offset(part.high_watermark) < self.leader_watermark().unwrap_or(Offset(-1));
@@ -325,7 +330,7 @@ impl Quorum {
             return;
         };
         let request = FetchRequest {
-            cluster_id: Some(self.me.cluster.clone()),
+            cluster_id: self.me.cluster.clone(),
             replica_state: asked::ReplicaState {
                 replica_id: self.counted_id(),
                 replica_epoch: -1,
@@ -438,7 +443,7 @@ impl Quorum {
             return false;
         }
         let is_of_use = match part.records {
-            Some(Records::Bytes(bytes)) => self.append_fetched(&bytes),
+            Some(Records::Bytes(bytes)) => self.append_fetched(at, &bytes),
             Some(Records::External(_)) | None => true,
         };
         if part.high_watermark >= 0 {
@@ -470,11 +475,17 @@ impl Quorum {
     }
 
     /// Takes the batches of an answer, up to the first that does not fit. True if something fitted, or nothing was there.
-    fn append_fetched(&mut self, bytes: &Bytes) -> bool {
+    fn append_fetched(&mut self, at: Moment, bytes: &Bytes) -> bool {
         let mut taken = Vec::new();
         let mut is_bad = false;
         for batch in Batch::cut(bytes, Source::Log) {
             let changes = batch.as_ref().ok().map(History::read);
+            if let Some(Ok(changes)) = &changes
+                && let Some(theirs) = self.other_cluster(changes)
+            {
+                self.meet_leader_of_other(at, &theirs);
+                break;
+            }
             match (batch, changes) {
                 (Ok(batch), Some(Ok(changes))) if batch.leader_epoch() <= self.election.epoch => {
                     if self.log.note(&batch).is_err() {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use model::{LeaderEpoch, Offset};
+use model::{BrokerId, LeaderEpoch, Offset};
 use wire::messages::fetch_snapshot_request as asked;
 use wire::messages::fetch_snapshot_response as answered;
 use wire::messages::{FetchSnapshotRequest, FetchSnapshotResponse};
@@ -48,6 +48,8 @@ impl fmt::Display for SnapshotId {
 pub struct SnapshotFacts {
     pub voters: Option<VoterSet>,
     pub version: Option<i16>,
+    /// The cluster of the log that it stands for.
+    pub cluster: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,7 +89,10 @@ impl Checker {
         self.next = batch.next_offset();
         for (_, record) in control::read(batch).map_err(|_| SnapshotFault::Unreadable)? {
             match record {
-                Control::SnapshotHeader(_) => self.is_begun = true,
+                Control::SnapshotHeader(header) => {
+                    self.is_begun = true;
+                    self.facts.cluster = header.cluster_id;
+                }
                 Control::SnapshotFooter(_) => self.is_ended = true,
                 Control::Version(version) => self.facts.version = Some(version.k_raft_version),
                 Control::Voters(voters) => {
@@ -155,7 +160,8 @@ impl Quorum {
         caller: Caller,
         request: &FetchSnapshotRequest,
     ) {
-        if !self.is_of_this_cluster(request.cluster_id.as_deref()) {
+        let node = BrokerId(request.replica_id);
+        if !self.is_of_this_cluster(at, Some(node), request.cluster_id.as_deref()) {
             let response = FetchSnapshotResponse {
                 error_code: ErrorCode::InconsistentClusterId as i16,
                 ..Default::default()
@@ -208,7 +214,7 @@ impl Quorum {
             answer.size = size as i64;
             answer.position = part.position;
             let replica = Replica {
-                id: model::BrokerId(request.replica_id),
+                id: node,
                 directory: part.replica_directory_id,
             };
             self.saw_voter(at.now, replica);
@@ -256,7 +262,7 @@ impl Quorum {
         download: &Download,
     ) {
         let request = FetchSnapshotRequest {
-            cluster_id: Some(self.me.cluster.clone()),
+            cluster_id: self.me.cluster.clone(),
             replica_id: self.counted_id(),
             max_bytes: self.settings.snapshot_bytes_max as i32,
             topics: vec![asked::TopicSnapshot {
@@ -369,6 +375,11 @@ impl Quorum {
             follower.download = None;
             follower.hear(at.now, self.settings.fetch_timeout);
         }
+        if let Some(theirs) = facts.cluster.as_deref().filter(|id| self.is_other(id)) {
+            self.meet_leader_of_other(at, theirs);
+            self.effects.push(Effect::DeleteSnapshot { id });
+            return;
+        }
         let last = self.log.last();
         let is_newer = (id.epoch, id.end) > (last.epoch, last.end);
         if is_newer && self.watermark.is_some_and(|committed| id.end < committed) {
@@ -412,7 +423,7 @@ impl Quorum {
     }
 
     /// The leader of this epoch and where it listens, as answers carry it.
-    pub(crate) fn leader_address(&self) -> Option<(model::BrokerId, Endpoint)> {
+    pub(crate) fn leader_address(&self) -> Option<(BrokerId, Endpoint)> {
         Some((self.election.leader?, self.leader_endpoint.clone()?))
     }
 }

@@ -8,6 +8,7 @@ use model::{BrokerId, Instant, LeaderEpoch, Offset};
 use wire::ErrorCode;
 
 use crate::calls::{CallId, Calls, Target};
+use crate::cluster::Naming;
 use crate::effect::{Alarm, Effect, Fill, Peer, Refusal};
 use crate::event::{AppendTag, Caller, Event, Failure, Moment, VoteNumber};
 use crate::history::History;
@@ -35,7 +36,10 @@ pub(crate) const EPOCH_MAX: LeaderEpoch = LeaderEpoch(i32::MAX - 1);
 #[derive(Clone, Debug)]
 pub struct Me {
     pub replica: Replica,
-    pub cluster: String,
+    /// The id of the cluster, as its directory has it. `None`: it is of none yet.
+    pub cluster: Option<String>,
+    /// The id of a cluster that this replica begins, as the first leader of its voters. No other node ever has the same.
+    pub proposal: String,
     pub listeners: Vec<Listener>,
     /// Name of the listener at which voters are dialled.
     pub listener: String,
@@ -86,6 +90,7 @@ pub struct Quorum {
     held: VecDeque<(VoteNumber, Effect)>,
     alarmed: (LeaderEpoch, Vec<Discriminant<Alarm>>),
     pub(crate) shunned: Shunned,
+    pub(crate) naming: Naming,
 }
 
 impl Quorum {
@@ -129,6 +134,7 @@ impl Quorum {
             held: VecDeque::new(),
             alarmed: (LeaderEpoch::NONE, Vec::new()),
             shunned: Shunned::default(),
+            naming: Naming::default(),
         };
         quorum.begin(at, boot.vote);
         quorum.poll(at);
@@ -156,6 +162,7 @@ impl Quorum {
             Event::Trim { to } => self.on_trim(to),
             Event::Resign { epoch } => self.on_resign(epoch),
             Event::MakeDynamic { tag, epoch } => self.on_make_dynamic(at, tag, epoch),
+            Event::ClusterTold { cluster } => self.learn_cluster(Some(&cluster)),
         }
         self.poll(at);
         std::mem::take(&mut self.effects)
@@ -168,6 +175,8 @@ impl Quorum {
     }
 
     fn poll(&mut self, at: Moment) {
+        // Before a request leaves: it carries the id, and waits until that is stored.
+        self.take_committed_cluster();
         for _ in 0..TURNS_MAX {
             if !self.turn(at) {
                 break;
@@ -178,6 +187,7 @@ impl Quorum {
 
     /// Reports progress of the watermark, then of the office.
     fn publish(&mut self) {
+        self.settle();
         let committed = self.watermark.unwrap_or_default();
         let up_to = committed.min(self.log.durable());
         if up_to > self.published {
@@ -185,8 +195,9 @@ impl Quorum {
             self.effects.push(Effect::Committed { up_to });
         }
         let leader = match &self.role {
-            // Only the commit of its first record makes a leader active.
+            // Only the commit of its first record makes a leader active, in a cluster that has its id for good.
             Role::Leader(leader) if self.published <= leader.epoch_start => None,
+            Role::Leader(leader) if !leader.is_settled => None,
             Role::Resigned(_) => None,
             _ if self.shuns_leader() => None,
             _ => self.election.leader,
@@ -295,6 +306,16 @@ impl Quorum {
         });
     }
 
+    /// Has the id of the cluster stored; what is sent from now on waits for that.
+    pub(crate) fn store_cluster(&mut self, cluster: String) -> VoteNumber {
+        self.wanted.0 += 1;
+        self.effects.push(Effect::StoreCluster {
+            number: self.wanted,
+            cluster,
+        });
+        self.wanted
+    }
+
     /// Sends a message, at once or when the vote file that it rests on is stored.
     fn release(&mut self, effect: Effect) {
         if self.stored >= self.wanted {
@@ -370,10 +391,6 @@ impl Quorum {
             kinds.push(kind);
             self.effects.push(Effect::Alarm(alarm));
         }
-    }
-
-    pub(crate) fn is_of_this_cluster(&self, cluster: Option<&str>) -> bool {
-        cluster.is_none_or(|cluster| cluster == self.me.cluster)
     }
 
     pub(crate) fn leader_or_none(&self) -> i32 {

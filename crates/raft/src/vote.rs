@@ -3,7 +3,7 @@
 //! A vote given is in the vote file before the answer leaves: [`Quorum::remember`] holds the answer back.
 
 use model::lineage::EpochEnd;
-use model::{LeaderEpoch, Offset};
+use model::{BrokerId, LeaderEpoch, Offset};
 use wire::messages::vote_request as asked;
 use wire::messages::vote_response as answered;
 use wire::messages::{VoteRequest, VoteResponse};
@@ -27,13 +27,16 @@ enum Kind {
 
 impl Quorum {
     pub(crate) fn on_vote(&mut self, at: Moment, caller: Caller, request: &VoteRequest) {
-        if !self.is_of_this_cluster(request.cluster_id.as_deref()) {
+        let cluster = request.cluster_id.as_deref();
+        let part = request_part(request);
+        let candidate = part.map(|part| BrokerId(part.replica_id));
+        if !self.is_of_this_cluster(at, candidate, cluster) {
             return self.answer_vote_error(caller, ErrorCode::InconsistentClusterId);
         }
-        let Some(part) = request_part(request) else {
+        let Some(part) = part else {
             return self.answer_vote_error(caller, ErrorCode::InvalidRequest);
         };
-        let judged = self.judge_vote(at, request.voter_id, part);
+        let judged = self.judge_vote(at, (request.voter_id, cluster), part);
         let (error, granted) = match judged {
             Ok(granted) => (ErrorCode::None, granted),
             Err(error) => (error, false),
@@ -66,7 +69,7 @@ impl Quorum {
     fn judge_vote(
         &mut self,
         at: Moment,
-        voter_id: i32,
+        (voter_id, cluster): (i32, Option<&str>),
         part: &asked::PartitionData,
     ) -> Result<bool, ErrorCode> {
         let kind = if part.pre_vote {
@@ -95,7 +98,7 @@ impl Quorum {
             return Err(ErrorCode::InvalidVoterKey);
         }
         let candidate = Replica {
-            id: model::BrokerId(part.replica_id),
+            id: BrokerId(part.replica_id),
             directory: part.replica_directory_id,
         };
         // A pre-vote is for the epoch behind this one.
@@ -104,7 +107,8 @@ impl Quorum {
             Kind::Vote => epoch.0,
         };
         let withholds = self.withholds_vote(candidate.id, epoch, LeaderEpoch(wanted), last);
-        let granted = !withholds && self.may_grant(candidate, last, kind);
+        let would_begin_another = self.would_begin_another(candidate.id, cluster, last);
+        let granted = !withholds && !would_begin_another && self.may_grant(candidate, last, kind);
         if granted && kind == Kind::Vote {
             self.give_vote(at, candidate);
         }
@@ -169,7 +173,7 @@ impl Quorum {
     /// True if a request names this replica as its receiver, or none.
     pub(crate) fn is_meant(&self, id: i32, directory: wire::Uuid) -> bool {
         let named = Replica {
-            id: model::BrokerId(id),
+            id: BrokerId(id),
             directory,
         };
         id < 0 || named.accepts(self.me.replica)
@@ -192,7 +196,7 @@ impl Quorum {
                 continue;
             };
             let request = VoteRequest {
-                cluster_id: Some(self.me.cluster.clone()),
+                cluster_id: self.me.cluster.clone(),
                 voter_id: replica.id.0,
                 topics: vec![asked::TopicData {
                     topic_name: TOPIC.to_owned(),

@@ -121,7 +121,7 @@ fn open(
 ) -> (Arc<Residents>, Vec<Arc<Partition>>) {
     let env = machine.env();
     let fresh = || Identity {
-        cluster_id: "cluster".to_owned(),
+        cluster_id: Some("cluster".to_owned()),
         node_id: 1,
     };
     let (recovery, _) = Recovery::begin(&env, Path::new(DIR), SETTINGS, &fresh).unwrap();
@@ -182,7 +182,7 @@ fn append(to: &Arc<Partition>, time: u32, ticket: Option<Ticket>) -> Option<Offs
 pub(crate) fn open_other(rig: &Rig, bell: Arc<dyn Bell>, is_home: bool) -> Arc<Residents> {
     let env = rig.machine.env();
     let fresh = || Identity {
-        cluster_id: "cluster".to_owned(),
+        cluster_id: Some("cluster".to_owned()),
         node_id: 1,
     };
     let (recovery, _) = Recovery::begin(&env, Path::new(OTHER), SETTINGS, &fresh).unwrap();

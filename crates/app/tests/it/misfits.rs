@@ -31,7 +31,7 @@ fn starts_that_do_not_fit_their_cluster_are_refused_with_one_line() {
     };
     for (id, ids, words) in [
         // The directory of another cluster.
-        ("1", [1, 2, 3], "belongs to cluster"),
+        ("1", [1, 2, 3], "belongs to a cluster whose metadata"),
         // The directory of another node.
         ("2", [2, 1, 3], "belongs to"),
         // A voter that the others do not know.
@@ -91,4 +91,41 @@ fn a_cluster_outlives_garbage_at_its_door_a_lost_vote_and_a_lost_majority() {
     for node in [first, second, third] {
         assert_eq!(node.stop(), Some(0));
     }
+}
+
+/// The same voters twice, and one of the first time among those of the second.
+#[test]
+fn a_node_of_a_former_cluster_is_named_with_both_ids() {
+    let addresses = addresses();
+    let begin = |dirs: &[Dir; 3]| -> [Broker; 3] {
+        [1, 2, 3].map(|id| Broker::start_node(id, &addresses, &dirs[id - 1].0))
+    };
+    let id = |node: &Broker| {
+        until(|| node.run(&["topic", "list"], b"").status.success());
+        // It may have findings yet, and fails then.
+        let status = node.run(&["--json", "cluster", "status"], b"").stdout;
+        let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
+        status["cluster_id"].as_str().unwrap().to_owned()
+    };
+    let (former, dirs) = ([(); 3].map(|()| Dir::new()), [(); 3].map(|()| Dir::new()));
+    let nodes = begin(&former);
+    let before = id(&nodes[0]);
+    nodes.into_iter().for_each(Broker::kill);
+    let [first, second, third] = begin(&dirs);
+    let now = id(&first);
+    assert_ne!(before, now);
+    third.kill();
+    let odd = Broker::start_node(3, &addresses, &former[2].0);
+    let names = |node: &Broker, id: &str, ours: &str, theirs: &str| {
+        let line =
+            format!("{id} acts as a part of this cluster, {ours}, and is of cluster {theirs}");
+        node.said().contains(&line)
+    };
+    until(|| names(&first, "node 3", &now, &before) && names(&second, "node 3", &now, &before));
+    until(|| names(&odd, "node 1", &before, &now) || names(&odd, "node 2", &before, &now));
+    first.ok(&["topic", "create", "goes-on", "-r", "2"], b"");
+    for node in [first, second] {
+        assert_eq!(node.stop(), Some(0));
+    }
+    odd.kill();
 }

@@ -10,14 +10,15 @@ fn node(id: Option<model::BrokerId>) -> String {
 }
 
 /// True if nobody has to do anything for what was lost or damaged to be there again.
-pub(super) fn heals(alarm: Alarm) -> bool {
+pub(super) fn heals(alarm: &Alarm) -> bool {
     matches!(
         alarm,
         Alarm::WentBack { .. } | Alarm::SnapshotDamaged { .. } | Alarm::BadBatch { .. }
     )
 }
 
-pub(super) fn text(alarm: Alarm, log_dir: &Path) -> String {
+/// `cluster_id` is that of this node, empty where it has none yet.
+pub(super) fn text(alarm: &Alarm, log_dir: &Path, cluster_id: &str) -> String {
     let dir = log_dir.display();
     match alarm {
         Alarm::VoteLost => format!(
@@ -30,7 +31,7 @@ pub(super) fn text(alarm: Alarm, log_dir: &Path) -> String {
         Alarm::TwoLeaders { epoch, known, told } => format!(
             "node {told} is named as the leader of epoch {epoch}, and {} is known to be: two nodes have the same node.id, or a voter \
              lost its vote. Compare node.id of all nodes",
-            node(known),
+            node(*known),
         ),
         Alarm::IdTaken { id, directory } => format!(
             "two processes run as node {id} of this cluster{}: each node needs a node.id of its own. Stop one of them and give it another, with \
@@ -55,7 +56,7 @@ pub(super) fn text(alarm: Alarm, log_dir: &Path) -> String {
         Alarm::SnapshotDamaged { id, leader } => format!(
             "snapshot {id} of the metadata came damaged and is fetched again; if it stays so, the file of {} is damaged, and a restart of that \
              node has another one lead",
-            node(leader),
+            node(*leader),
         ),
         Alarm::BadBatch { at } => format!(
             "the leader sent metadata at offset {at} that do not continue the log of this node, or are damaged; they are asked for again"
@@ -67,7 +68,18 @@ pub(super) fn text(alarm: Alarm, log_dir: &Path) -> String {
         } => format!(
             "{} refuses {request:?} of this node with {error:?}: {}",
             peer.map_or("another node".to_owned(), |id| format!("node {id}")),
-            why_refused(request, error),
+            why_refused(*request, *error, cluster_id),
+        ),
+        Alarm::OtherCluster {
+            node: id,
+            ours,
+            theirs,
+        } => format!(
+            "{} acts as a part of this cluster, {ours}, and is of cluster {theirs}: it is refused, and changes nothing here. Its directory is of \
+             a former cluster at these addresses, or its settings name the addresses of another one. Stop it and start it with an empty \
+             directory, or with the addresses of its own cluster; cluster.id in meta.properties says which a directory is of",
+            id.map_or("another node".to_owned(), |id| format!("node {id}")),
+            theirs = model::printable(theirs),
         ),
         Alarm::BelowCommitted {
             leader,
@@ -83,11 +95,14 @@ pub(super) fn text(alarm: Alarm, log_dir: &Path) -> String {
     }
 }
 
-fn why_refused(request: ApiKey, error: ErrorCode) -> &'static str {
-    match (request, error) {
+fn why_refused(request: ApiKey, error: ErrorCode, cluster_id: &str) -> String {
+    let text = match (request, error) {
         (_, ErrorCode::InconsistentClusterId) => {
-            "it is of another cluster. Compare cluster.id in meta.properties of both directories, and the addresses of the voters: a \
-             directory of a former cluster is no part of the one that has its addresses now"
+            return format!(
+                "it is of another cluster than this node, whose directory is of cluster {cluster_id}. Compare cluster.id in meta.properties \
+                 of both, and the addresses of the voters: a directory of a former cluster is no part of the one that has its addresses now. To \
+                 join that one, start this node with an empty directory"
+            );
         }
         (ApiKey::UpdateRaftVoter, _) => {
             "the address or the versions of this voter do not go with the voters. Name its listener in controller.listener.names as the \
@@ -96,5 +111,6 @@ fn why_refused(request: ApiKey, error: ErrorCode) -> &'static str {
         _ => {
             "it is of a newer version, or takes this node for another one. Compare the addresses of the voters and the versions"
         }
-    }
+    };
+    text.to_owned()
 }

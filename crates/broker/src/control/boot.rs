@@ -269,12 +269,12 @@ fn vote_alone(found: VoteFile, log: &LogView) -> VoteFile {
     }
 }
 
-/// This node as the quorum knows it. A voter is dialled where the settings say, as the others know it, or else at its door for nodes.
+/// This node as the quorum knows it, of `cluster`, or one that may begin the cluster `proposal`. A voter is dialled where the settings say, as the others know it, or else at its door for nodes.
 /// `endpoints` are all doors, as they are bound.
 pub(crate) fn quorum_identity(
     settings: &Settings,
     log: &Partition,
-    cluster_id: &str,
+    (cluster, proposal): (Option<String>, String),
     endpoints: &[Endpoint],
 ) -> Me {
     let broker = &settings.broker;
@@ -307,7 +307,8 @@ pub(crate) fn quorum_identity(
             id: broker.node_id,
             directory: log.dir().id,
         },
-        cluster: cluster_id.to_owned(),
+        cluster,
+        proposal,
         listeners: listeners.into_iter().collect(),
         listener,
         seeds: seeds.collect(),

@@ -1,4 +1,5 @@
-//! A new node asks others, which it knows by their addresses alone, for the id of the cluster that it is to join.
+//! A new node asks others for the id of the cluster that it is to join: those that it knows by their addresses alone at its start, or the
+//! leader that it follows.
 
 use std::io::Write;
 use std::time::Duration;
@@ -50,21 +51,41 @@ pub(crate) fn learn_cluster_id(env: &Env, servers: &[(String, u16)]) -> Result<S
     Err(BootError::Unintroduced { servers })
 }
 
-fn ask(env: &Env, address: &str, endpoint_type: i8) -> Option<String> {
+/// A question for a node that is asked for the `count`th time: as a controller first, then as a broker, in turns.
+pub(super) fn question(count: u32) -> Option<((ApiKey, i16), Bytes)> {
+    let types = [BROKERS, CONTROLLERS];
+    let frame = frame(types[(count % 2) as usize])?;
+    Some(((ApiKey::DescribeCluster, VERSION), frame))
+}
+
+/// The id in an answer without its header.
+pub(super) fn answer(version: i16, body: Bytes) -> Option<String> {
+    cluster_id(&mut Reader::new(body), version)
+}
+
+fn frame(endpoint_type: i8) -> Option<Bytes> {
     let request = DescribeClusterRequest {
         endpoint_type,
         ..DescribeClusterRequest::default()
     };
     let frame = wire::frame::encode_request(&request, VERSION, 1, Some("esker"));
-    let frame = frame.and_then(|encoded| encoded.into_bytes()).ok()?;
+    frame.and_then(|encoded| encoded.into_bytes()).ok()
+}
+
+fn cluster_id(reader: &mut Reader, version: i16) -> Option<String> {
+    let answer = DescribeClusterResponse::decode(reader, version).ok()?;
+    (answer.error_code == 0 && !answer.cluster_id.is_empty()).then_some(answer.cluster_id)
+}
+
+fn ask(env: &Env, address: &str, endpoint_type: i8) -> Option<String> {
+    let frame = frame(endpoint_type)?;
     let mut stream = env.net.dial(address, DIAL_MAX).ok()?;
     stream.write_all(&frame).ok()?;
     let answer = read(&mut *stream)?;
     let mut reader = Reader::new(answer);
     let header = ApiKey::DescribeCluster.response_header_version(VERSION);
     wire::messages::ResponseHeader::decode(&mut reader, header).ok()?;
-    let answer = DescribeClusterResponse::decode(&mut reader, VERSION).ok()?;
-    (answer.error_code == 0 && !answer.cluster_id.is_empty()).then_some(answer.cluster_id)
+    cluster_id(&mut reader, VERSION)
 }
 
 /// The frame behind a length.

@@ -62,6 +62,10 @@ pub(crate) enum Order {
         election: Election,
         version: i16,
     },
+    StoreCluster {
+        number: VoteNumber,
+        cluster: String,
+    },
     Send {
         call: CallId,
         peer: Peer,

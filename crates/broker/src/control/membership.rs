@@ -102,7 +102,6 @@ pub(super) enum Told {
 impl Membership {
     pub(crate) fn new(
         broker: &meta::decide::register_broker::Broker,
-        cluster_id: &str,
         quorum: &config::Quorum,
         before: Before,
         now: Instant,
@@ -122,7 +121,6 @@ impl Membership {
         });
         let request = BrokerRegistrationRequest {
             broker_id: broker.id.0,
-            cluster_id: cluster_id.to_owned(),
             incarnation_id: broker.incarnation,
             listeners: listeners.collect(),
             features: features.collect(),
@@ -183,6 +181,10 @@ impl Membership {
         match ask {
             Ask::Register => {
                 self.announce(shared);
+                shared
+                    .metadata
+                    .cluster_id()
+                    .clone_into(&mut self.request.cluster_id);
                 frame(&self.request)
             }
             Ask::Heartbeat { epoch, leaves } => {
@@ -323,6 +325,13 @@ impl Membership {
             tracing::error!(
                 target: env::logs::BROKER,
                 "another broker of this cluster runs as node {node}: give this one a node.id of its own",
+            );
+        } else if code == ErrorCode::InconsistentClusterId {
+            tracing::error!(
+                target: env::logs::BROKER,
+                "the active controller refuses this broker, whose directories are of cluster {}: it is of another one. Start this broker with \
+                 empty directories to join that cluster, or with the addresses of its own",
+                shared.metadata.cluster_id(),
             );
         } else if !shared.metadata.is_serving() {
             tracing::warn!(target: env::logs::BROKER, ?code, "no client is served: {NOT_COUNTED_IN}");

@@ -293,6 +293,11 @@ impl Plan {
                 election,
                 version,
             }),
+            Effect::StoreCluster { number, cluster } => {
+                aftermath
+                    .orders
+                    .push(Order::StoreCluster { number, cluster });
+            }
             Effect::Append { batches, life } => {
                 self.life.0 = life;
                 let moment = partition::Moment {
@@ -340,8 +345,9 @@ impl Plan {
             ),
             Effect::Alarm(alarm) => {
                 let log_dir = &shared.metadata.log_dir().path;
-                let text = alarms::text(alarm, log_dir);
-                if alarms::heals(alarm) {
+                let cluster_id = shared.metadata.cluster_id();
+                let text = alarms::text(&alarm, log_dir, cluster_id);
+                if alarms::heals(&alarm) {
                     tracing::warn!(target: env::logs::METADATA, "{text}");
                 } else {
                     tracing::error!(target: env::logs::METADATA, "{text}");
@@ -405,7 +411,10 @@ impl Plan {
             return None;
         }
         self.since_snapshot = 0;
-        let facts = self.quorum.history().facts_at(end);
+        let mut facts = self.quorum.history().facts_at(end);
+        // The log of an earlier version does not say it.
+        let known = || self.quorum.cluster().map(str::to_owned);
+        facts.cluster = facts.cluster.or_else(known);
         Some((id, Arc::clone(&self.committed), facts))
     }
 

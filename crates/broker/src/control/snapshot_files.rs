@@ -98,6 +98,7 @@ impl SnapshotDir {
         let facts = SnapshotFacts {
             voters,
             version: head.kraft_version,
+            cluster: head.cluster_id,
         };
         Ok(Loaded { id, image, facts })
     }

@@ -1,20 +1,22 @@
-//! The worker of the quorum: it writes the vote file, owns the connections to other nodes, and keeps the time of the quorum, of the
+//! The worker of the quorum: it writes the vote file and the id of the cluster, owns the connections to other nodes, and keeps the time of the quorum, of the
 //! active controller and of this broker's life in the cluster.
 
 mod enrolling;
+mod introductions;
 mod probes;
 mod requests;
 mod snapshots;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use env::{Disk, Poller, Readiness, Turn, Worker};
 use model::{Instant, Ticket};
-use raft::{CallId, Caller, Endpoint, Event, Failure, Fill, Peer, Request, Response};
+use raft::{CallId, Caller, Election, Endpoint, Event, Failure, Fill, Peer, Request, Response};
 use wire::{ApiKey, ErrorCode, Records};
 
 use self::probes::{Probed, Suspect};
@@ -41,6 +43,7 @@ enum Author {
     Quorum(CallId),
     Lifecycle(Ask),
     Enrolment,
+    Introduction,
     Request(Box<Outgoing>),
     Probe(Suspect),
 }
@@ -53,8 +56,13 @@ pub(crate) struct QuorumWorker {
     /// Requests of other nodes that wait at a door.
     callers: BTreeMap<Caller, Ticket>,
     last_caller: u64,
-    /// A vote that could not be written, and when it is tried again.
-    unwritten: Option<(Order, Instant)>,
+    /// A vote, or the id of the cluster, that could not be written, and when it is tried again. In the order of the orders, with one vote in a
+    /// row: an earlier one is forgotten once a later one is in the file.
+    unwritten: VecDeque<Order>,
+    unwritten_until: Option<Instant>,
+    /// When the leader is asked for the id of the cluster, while that is not known.
+    introduces_at: Option<Instant>,
+    introductions: u32,
     /// Requests for a controller that there is not, and when they are tried again.
     waiting: VecDeque<Box<Outgoing>>,
     waiting_until: Option<Instant>,
@@ -102,7 +110,10 @@ impl QuorumWorker {
             ready: Vec::new(),
             callers: BTreeMap::new(),
             last_caller: 0,
-            unwritten: None,
+            unwritten: VecDeque::new(),
+            unwritten_until: None,
+            introduces_at: None,
+            introductions: 0,
             waiting: VecDeque::new(),
             waiting_until: None,
             held: Vec::new(),
@@ -153,7 +164,7 @@ impl QuorumWorker {
 
     fn carry_out(&mut self, order: Order) {
         match order {
-            Order::StoreVote { .. } => self.store_vote(order),
+            Order::StoreVote { .. } | Order::StoreCluster { .. } => self.store(order),
             Order::Send {
                 call,
                 peer,
@@ -215,31 +226,64 @@ impl QuorumWorker {
         }
     }
 
-    fn store_vote(&mut self, order: Order) {
-        // A vote that could not be written is forgotten once a later one is in the file.
-        let Order::StoreVote {
-            number,
-            election,
-            version,
-        } = &order
-        else {
-            return;
-        };
+    /// Writes a fact that the quorum must not forget, behind those that could not be written yet.
+    fn store(&mut self, order: Order) {
+        let is_vote = |order: &Order| matches!(order, Order::StoreVote { .. });
+        if is_vote(&order) && self.unwritten.back().is_some_and(is_vote) {
+            self.unwritten.pop_back();
+        }
+        self.unwritten.push_back(order);
+        self.write_unwritten();
+    }
+
+    fn write_unwritten(&mut self) {
+        self.unwritten_until = None;
+        while let Some(order) = self.unwritten.pop_front() {
+            let written = match &order {
+                Order::StoreVote {
+                    number,
+                    election,
+                    version,
+                } => self.write_vote(election, *version).map(|()| *number),
+                Order::StoreCluster { number, cluster } => {
+                    self.write_cluster(cluster).map(|()| *number)
+                }
+                _ => continue,
+            };
+            match written {
+                Ok(number) => self.shared.step_quorum(Event::VoteStored { number }),
+                Err((path, error)) => {
+                    tracing::error!(target: env::logs::METADATA, "cannot write {}: {error}", path.display());
+                    self.unwritten.push_front(order);
+                    self.unwritten_until = Some(self.shared.env.clock.now().plus(RETRY));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn write_vote(&self, election: &Election, version: i16) -> Result<(), (PathBuf, io::Error)> {
         let shared = &self.shared;
         let voters = shared.metadata.voters();
         let dir = &shared.metadata.log_dir().path;
-        match vote_file::store(&*shared.env.disk, dir, election, *version, &voters) {
-            Ok(()) => {
-                let number = *number;
-                self.unwritten = None;
-                shared.step_quorum(Event::VoteStored { number });
-            }
-            Err(error) => {
-                let path = dir.join(raft::quorum_state::FILE_NAME);
-                tracing::error!(target: env::logs::METADATA, "cannot write {}: {error}", path.display());
-                self.unwritten = Some((order, shared.env.clock.now().plus(RETRY)));
-            }
+        let stored = vote_file::store(&*shared.env.disk, dir, election, version, &voters);
+        stored.map_err(|error| (dir.join(raft::quorum_state::FILE_NAME), error))
+    }
+
+    /// The directory of the metadata log must have the id before anybody is told of it. A start adds it to others that could not be written.
+    fn write_cluster(&self, cluster: &str) -> Result<(), (PathBuf, io::Error)> {
+        let shared = &self.shared;
+        let first = &shared.metadata.log_dir().path;
+        let named = partition::name_cluster(&shared.env, first, cluster);
+        named.map_err(|error| (first.join("meta.properties"), error))?;
+        let others = shared.dirs().iter();
+        for dir in others.filter(|dir| dir.path != *first && !dir.is_failed()) {
+            let named = partition::name_cluster(&shared.env, &dir.path, cluster);
+            self.complain(named, "write the id of the cluster");
         }
+        shared.metadata.set_cluster_id(cluster);
+        tracing::info!(target: env::logs::METADATA, "this node is part of cluster {cluster}");
+        Ok(())
     }
 
     fn send(&mut self, call: CallId, peer: Peer, request: &Request) {
@@ -300,6 +344,8 @@ impl QuorumWorker {
             Author::Quorum(call) => self.fail(call),
             Author::Lifecycle(ask) => self.on_lifecycle(ask, Err(ErrorCode::NetworkException)),
             Author::Enrolment => self.on_enrolled(None),
+            // It is asked again.
+            Author::Introduction => {}
             Author::Request(outgoing) => self.try_again(outgoing),
             Author::Probe(suspect) => self.on_probed(suspect, Probed::Broken),
         }
@@ -316,6 +362,7 @@ impl QuorumWorker {
                 self.on_lifecycle(ask, told);
             }
             Author::Enrolment => self.on_enrolled(Some((version, body))),
+            Author::Introduction => self.on_introduced(version, body),
             Author::Request(outgoing) => self.on_reply(outgoing, body),
             Author::Probe(suspect) => self.on_probed(suspect, Probed::Answered),
         }
@@ -473,7 +520,10 @@ impl QuorumWorker {
         let Some((ask, frame)) = frame else {
             return;
         };
-        let (Some(endpoint), Ok((api, frame))) = (self.controller.clone(), frame) else {
+        // A broker registers with a cluster that it knows.
+        let is_named = !self.shared.metadata.cluster_id().is_empty();
+        let endpoint = self.controller.clone().filter(|_| is_named);
+        let (Some(endpoint), Ok((api, frame))) = (endpoint, frame) else {
             return self.on_lifecycle(ask, Err(ErrorCode::NotController));
         };
         self.send_out(Outbound {
@@ -495,7 +545,8 @@ impl QuorumWorker {
         let lifecycle = self.membership.as_ref();
         [
             self.shared.metadata.next_deadline(),
-            self.unwritten.as_ref().map(|(_, at)| *at),
+            self.unwritten_until,
+            self.introduces_at,
             self.waiting_until,
             self.held.iter().map(|held| held.until).min(),
             self.suspects.iter().map(|(at, _)| *at).min(),
@@ -545,8 +596,8 @@ impl Worker for QuorumWorker {
         let now = self.shared.env.clock.now();
         self.links.expire(&mut *self.poller, now);
         self.take_replies();
-        if let Some((order, _)) = self.unwritten.take_if(|(_, at)| *at <= now) {
-            self.carry_out(order);
+        if self.unwritten_until.is_some_and(|at| at <= now) {
+            self.write_unwritten();
         }
         if self.shared.metadata.is_quorum_due(now) {
             self.shared.step_quorum(Event::Tick);
@@ -560,6 +611,7 @@ impl Worker for QuorumWorker {
         }
         self.take_snapshot_if_due(now);
         self.follow_controller();
+        self.introduce(now);
         self.retry_waiting(now);
         self.release_held(now);
         self.dial_again(now);

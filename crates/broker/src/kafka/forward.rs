@@ -141,7 +141,7 @@ pub(super) fn in_two_parts(call: &mut Call<'_>, divided: Divided) -> Outcome {
             // After the settings: where nobody can set those, the client asks for all of it again.
             let scene = call.scene();
             let shared = Arc::clone(&call.desk.shared);
-            let view = scene.view(&shared.metadata.cluster_id);
+            let view = scene.view(shared.metadata.cluster_id());
             let (_, ours) = incremental_alter_configs::handle(&loggers, &view);
             call.reply(KEY, &joined(&order, ours, theirs))
         },
@@ -203,7 +203,7 @@ pub(crate) fn change_first(
         return call.change_first(again, decide);
     }
     let scene = call.scene();
-    let view = scene.view(&shared.metadata.cluster_id);
+    let view = scene.view(shared.metadata.cluster_id());
     let records = decide(&view, &mut || random_uuid(&shared.env));
     let has_block = |record: &Record| matches!(record, Record::ProducerIds(_));
     let to = (Recipient::Controller, AGAIN_WAIT_MAX);

@@ -426,7 +426,7 @@ fn tell<R: Message, M: Message>(
     let scene = call.scene();
     with(call, reader, |call, request: R| {
         let shared = Arc::clone(&call.desk.shared);
-        let response = handle(&request, &scene.view(&shared.metadata.cluster_id));
+        let response = handle(&request, &scene.view(shared.metadata.cluster_id()));
         call.reply(key, &response)
     })
 }

@@ -45,7 +45,7 @@ pub(crate) fn begin<T>(
     let shared = Arc::clone(&desk.shared);
     let decide = |image: &Image, shared: &Shared| {
         let settings = shared.config();
-        let cluster_id = &shared.metadata.cluster_id;
+        let cluster_id = shared.metadata.cluster_id();
         let view = View::new(image, &settings, cluster_id, asker, &shared.env.loggers);
         let view = view.folding_names(shared.folds_names());
         decide(&view, &mut || random_uuid(&shared.env))
@@ -66,7 +66,7 @@ pub(crate) fn begin_features<T>(
     let shared = Arc::clone(&desk.shared);
     let decide = |image: &Image, shared: &Shared, level: &QuorumLevel| {
         let settings = shared.config();
-        let cluster_id = &shared.metadata.cluster_id;
+        let cluster_id = shared.metadata.cluster_id();
         let view = View::new(image, &settings, cluster_id, asker, &shared.env.loggers);
         decide(&view, level)
     };

@@ -36,16 +36,20 @@ pub(super) const IDENTITY: &str = "meta.properties";
 /// Kafka's id of the metadata topic.
 pub(super) const METADATA_TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
-/// The cluster that fresh directories are for; `None` where they begin a new one. A node that knows others only by their addresses
-/// asks them.
-fn given_cluster_id(env: &Env, broker: &config::Broker) -> Result<Option<String>, StartError> {
+/// The cluster that this node is of: by one of its directories, or as the nodes say that it knows by their addresses alone. A node without
+/// others begins one. `None` where voters are named, and their leader is to say it.
+fn known_cluster_id(env: &Env, broker: &config::Broker) -> Result<Option<String>, StartError> {
     let quorum = &broker.quorum;
-    let is_used = |path: &PathBuf| env.disk.exists(&path.join(IDENTITY)).unwrap_or(true);
-    if quorum.is_alone(broker.node_id)
-        || !quorum.voters.is_empty()
-        || broker.log_dirs.iter().any(is_used)
-    {
-        return Ok(quorum.cluster_id());
+    // One that cannot be read is found out when it is opened.
+    let known = |path: &PathBuf| partition::identity(env, path).ok().flatten()?.cluster_id;
+    if let Some(known) = broker.log_dirs.iter().find_map(known) {
+        return Ok(Some(known));
+    }
+    if quorum.is_alone(broker.node_id) {
+        return Ok(Some(random_uuid(env).to_string()));
+    }
+    if !quorum.voters.is_empty() {
+        return Ok(None);
     }
     Ok(Some(learn_cluster_id(env, &quorum.servers)?))
 }
@@ -68,7 +72,8 @@ pub(super) struct Recovered {
     pub(super) places: Places,
     /// Name the directories of partitions that are not where the image says.
     pub(super) moved: Vec<Record>,
-    pub(super) cluster_id: String,
+    /// `None` until the voters have agreed on one.
+    pub(super) cluster_id: Option<String>,
     /// No other node has a part in the cluster.
     pub(super) is_alone: bool,
     pub(super) rounds: u64,
@@ -77,10 +82,6 @@ pub(super) struct Recovered {
 /// Opens the directories and brings back what is in them.
 pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, StartError> {
     let node = settings.broker.node_id;
-    let mut cluster_id: Option<String> = None;
-    let named =
-        (!settings.broker.quorum.is_alone(node)).then(|| settings.broker.quorum.cluster_id());
-    let named = named.flatten();
     let paths = &settings.broker.log_dirs;
     let offline = |at: usize, error: &OpenError| {
         tracing::error!(target: env::logs::BROKER, "log dir {} is offline: {error}", paths[at].display());
@@ -93,21 +94,16 @@ pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, Start
             _ => {}
         }
     }
-    let given_id = given_cluster_id(env, &settings.broker)?;
+    let cluster_id = known_cluster_id(env, &settings.broker)?;
     let mut recoveries = Vec::new();
     for path in paths {
         let fresh = || Identity {
-            cluster_id: cluster_id
-                .clone()
-                .or_else(|| given_id.clone())
-                .unwrap_or_else(|| random_uuid(env).to_string()),
+            cluster_id: cluster_id.clone(),
             node_id: node.0,
         };
         match Recovery::begin(env, path, settings.dir(), &fresh) {
             Ok((recovery, identity)) => {
                 check_identity(path, &identity, cluster_id.as_deref(), node.0)?;
-                check_voters(path, &identity, named.as_deref())?;
-                cluster_id.get_or_insert(identity.cluster_id);
                 recoveries.push(Ok(recovery));
             }
             Err(error) if error.is_of_one_dir() => recoveries.push(Err(error)),
@@ -282,7 +278,7 @@ pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, Start
         boot,
         places,
         moved,
-        cluster_id: cluster_id.unwrap_or_default(),
+        cluster_id,
         is_alone,
         rounds,
     })
@@ -355,30 +351,19 @@ fn check_identity(
             own: node,
         });
     }
-    match cluster_id.filter(|own| *own != identity.cluster_id) {
-        Some(own) => Err(StartError::Cluster {
+    match (cluster_id, &identity.cluster_id) {
+        (Some(own), Some(found)) if own != found => Err(StartError::Cluster {
             path,
-            found: identity.cluster_id.clone(),
+            found: found.clone(),
             own: own.to_owned(),
         }),
-        None => Ok(()),
-    }
-}
-
-/// Voters that are named make the id of their cluster; a directory that was used in another has the metadata of that one.
-fn check_voters(path: &Path, identity: &Identity, named: Option<&str>) -> Result<(), StartError> {
-    match named.filter(|named| *named != identity.cluster_id) {
-        Some(own) => Err(StartError::OtherVoters {
-            path: path.display().to_string(),
-            found: identity.cluster_id.clone(),
-            own: own.to_owned(),
-        }),
-        None => Ok(()),
+        _ => Ok(()),
     }
 }
 
 /// Voters that the settings name do not change: a directory that others voted with is not for a node that names fewer or more of them. It
-/// would lead alone, and ask the others to cut what is committed. A directory whose cluster id is that of the list is in its place again.
+/// would lead alone, and ask the others to cut what is committed. A directory whose cluster id an earlier version made of this list is in its
+/// place again.
 fn check_voters_before(
     path: &Path,
     broker: &config::Broker,
@@ -390,7 +375,7 @@ fn check_voters_before(
     if quorum.is_alone(broker.node_id) {
         named.insert(broker.node_id);
     }
-    let is_of_list = cluster_id.is_some() && cluster_id == quorum.cluster_id().as_deref();
+    let is_of_list = cluster_id.is_some() && cluster_id == quorum.derived_cluster_id().as_deref();
     if !quorum.roles.controller || found.is_empty() || *found == named || is_of_list {
         return Ok(());
     }

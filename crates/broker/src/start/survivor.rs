@@ -50,6 +50,8 @@ pub enum SurvivorError {
     Encode(#[from] RecordWriteError),
     #[error("{path}: {error}")]
     Io { path: String, error: std::io::Error },
+    #[error("{} is of no cluster yet: name the directory of a node that was a member", .0.display())]
+    Nameless(PathBuf),
     #[error("no epoch is left behind {0}")]
     LastEpoch(LeaderEpoch),
 }
@@ -103,7 +105,7 @@ impl Survivor {
         let broker = broker.expect("the defaults fit each other");
         let settings = Settings::new(broker, &Image::default());
         let fresh = || Identity {
-            cluster_id: String::new(),
+            cluster_id: None,
             node_id: 0,
         };
         let (mut recovery, identity) = Recovery::begin(env, path, settings.dir(), &fresh)?;
@@ -131,9 +133,10 @@ impl Survivor {
             return Err(no_metadata());
         }
         let node = BrokerId(identity.node_id);
-        let voters = history(&settings.broker, &snapshots, &batches)?
-            .facts_at(end)
-            .voters;
+        let facts = history(&settings.broker, &snapshots, &batches)?.facts_at(end);
+        let cluster_id = identity.cluster_id.or(facts.cluster);
+        let cluster_id = cluster_id.ok_or_else(|| SurvivorError::Nameless(path.to_path_buf()))?;
+        let voters = facts.voters;
         let vote = vote_file::load(&*env.disk, path).map_err(io)?;
         let voted = match vote {
             VoteFile::Known(election) => election.epoch,
@@ -141,7 +144,7 @@ impl Survivor {
         };
         Ok(Survivor {
             node,
-            cluster_id: identity.cluster_id,
+            cluster_id,
             end,
             epoch: image.last_epoch(),
             voters: match &voters {
@@ -187,11 +190,13 @@ impl Survivor {
         let facts = SnapshotFacts {
             voters: Some(VoterSet::of([self.own])),
             version: Some(DYNAMIC_VOTERS),
+            cluster: Some(self.cluster_id),
         };
         let head = Head {
             time: None,
             kraft_version: facts.version,
             voters: facts.voters.as_ref().map(VoterSet::to_record),
+            cluster_id: facts.cluster.clone(),
         };
         let id = SnapshotId {
             epoch,

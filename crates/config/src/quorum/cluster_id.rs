@@ -1,6 +1,6 @@
-//! The id of a cluster, from its voters: 16 bytes in 22 characters, as Kafka writes ids.
+//! The id that earlier versions made of the voters of a cluster: 16 bytes in 22 characters, as Kafka writes ids.
 //!
-//! Must never change: nodes of different versions derive the same. It is FNV-1a of 128 bits over the voters `id@host:port` in the
+//! New clusters have a random one. Must never change: by this one a directory of then is known to be of these voters. It is FNV-1a of 128 bits over the voters `id@host:port` in the
 //! order of their ids, hosts in lower case, separated by commas; the first bit is 0, so that no id looks like a flag (`-...`).
 
 use super::Voter;

@@ -247,8 +247,12 @@ fn times_of_the_quorum_are_kafkas_unless_set() {
 }
 
 #[test]
-fn nodes_with_the_same_voters_derive_the_same_cluster() {
-    let id = |text: &str| broker(&format!("node.id=1\n{text}")).quorum.cluster_id();
+fn the_id_that_earlier_versions_made_of_the_voters_stays() {
+    let id = |text: &str| {
+        broker(&format!("node.id=1\n{text}"))
+            .quorum
+            .derived_cluster_id()
+    };
     let three = id(THREE);
     assert_eq!(three.as_deref(), Some("fE1ISc2TUNLe_anqNrUAWw"));
     assert_eq!(

@@ -190,6 +190,7 @@ fn small() -> (Image, SnapshotId, Bytes) {
     let head = Head {
         kraft_version: Some(1),
         voters: Some(voters),
+        cluster_id: Some("cluster".to_owned()),
         ..Head::default()
     };
     let bytes = checkpoint::write(&image, &head, Timestamp(77)).expect("fits");

@@ -90,7 +90,7 @@ fn a_start_gets_through_with_two_such_topics_in_the_journal() {
     for start in 0..3 {
         let env = machine.env();
         let fresh = || Identity {
-            cluster_id: String::new(),
+            cluster_id: None,
             node_id: 1,
         };
         let (recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh).unwrap();

@@ -353,7 +353,7 @@ fn a_topic_made_again_under_its_name_keeps_its_own_records() {
     machine.power_cut();
     let env = machine.env();
     let fresh = || Identity {
-        cluster_id: String::new(),
+        cluster_id: None,
         node_id: 1,
     };
     let (recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh).unwrap();

@@ -13,7 +13,7 @@ const LOST: i64 = 3;
 fn open_follower(machine: &Machine, has_others: bool) -> Rig {
     let env = machine.env();
     let fresh = || Identity {
-        cluster_id: "cluster".to_owned(),
+        cluster_id: Some("cluster".to_owned()),
         node_id: 1,
     };
     let (recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh).unwrap();

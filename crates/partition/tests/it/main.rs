@@ -197,7 +197,7 @@ fn open_unled(
 ) -> Result<Rig, OpenError> {
     let env = machine.env();
     let fresh = || Identity {
-        cluster_id: "cluster".to_owned(),
+        cluster_id: Some("cluster".to_owned()),
         node_id: 1,
     };
     let (recovery, _) = Recovery::begin(&env, path, settings, &fresh)?;

@@ -119,7 +119,7 @@ fn a_stop_waits_for_no_removal_and_loses_nothing() {
     machine.faults(|faults| faults.open_files_stay = false);
     let env = machine.env();
     let fresh = || Identity {
-        cluster_id: String::new(),
+        cluster_id: None,
         node_id: 1,
     };
     let (recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh).unwrap();
@@ -150,7 +150,7 @@ fn a_start_goes_without_the_files_of_a_deletion_that_it_does_not_know_to_be_comm
     let start = |in_doubt: &[usize]| {
         let env = machine.env();
         let fresh = || Identity {
-            cluster_id: String::new(),
+            cluster_id: None,
             node_id: 1,
         };
         let (mut recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh)?;

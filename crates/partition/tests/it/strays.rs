@@ -186,7 +186,7 @@ fn a_known_partition_does_not_take_the_files_of_a_stray_of_its_name() {
     let before = files(&machine, "t1-0");
     let env = machine.env();
     let fresh = || Identity {
-        cluster_id: String::new(),
+        cluster_id: None,
         node_id: 1,
     };
     let (recovery, _) = Recovery::begin(&env, Path::new(DIR), settings(), &fresh).unwrap();

@@ -52,7 +52,7 @@ impl Quorum {
         caller: Caller,
         request: &AddRaftVoterRequest,
     ) -> Result<(), ErrorCode> {
-        if !self.is_of_this_cluster(request.cluster_id.as_deref()) {
+        if !self.is_of_this_cluster(at, None, request.cluster_id.as_deref()) {
             return Err(ErrorCode::InconsistentClusterId);
         }
         if !self.is_leader() {
@@ -196,7 +196,7 @@ impl Quorum {
             return;
         };
         let request = AddRaftVoterRequest {
-            cluster_id: Some(self.me.cluster.clone()),
+            cluster_id: self.me.cluster.clone(),
             timeout_ms: self.settings.request_timeout.as_millis() as i32,
             voter_id: self.me.replica.id.0,
             voter_directory_id: self.me.replica.directory,

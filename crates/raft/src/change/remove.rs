@@ -37,7 +37,7 @@ impl Quorum {
         caller: Caller,
         request: &RemoveRaftVoterRequest,
     ) -> Result<(), ErrorCode> {
-        if !self.is_of_this_cluster(request.cluster_id.as_deref()) {
+        if !self.is_of_this_cluster(at, None, request.cluster_id.as_deref()) {
             return Err(ErrorCode::InconsistentClusterId);
         }
         if !self.is_leader() {
@@ -71,7 +71,7 @@ impl Quorum {
             return;
         };
         let request = RemoveRaftVoterRequest {
-            cluster_id: Some(self.me.cluster.clone()),
+            cluster_id: self.me.cluster.clone(),
             voter_id: old.id.0,
             voter_directory_id: old.directory,
         };

@@ -41,7 +41,8 @@ impl Quorum {
     }
 
     fn update(&mut self, at: Moment, request: &UpdateRaftVoterRequest) -> Result<(), ErrorCode> {
-        if !self.is_of_this_cluster(request.cluster_id.as_deref()) {
+        let node = Some(BrokerId(request.voter_id));
+        if !self.is_of_this_cluster(at, node, request.cluster_id.as_deref()) {
             return Err(ErrorCode::InconsistentClusterId);
         }
         if let Some(error) = self.leader_error(request.current_leader_epoch) {
@@ -86,7 +87,7 @@ impl Quorum {
             return;
         };
         let request = UpdateRaftVoterRequest {
-            cluster_id: Some(self.me.cluster.clone()),
+            cluster_id: self.me.cluster.clone(),
             current_leader_epoch: self.election.epoch.0,
             voter_id: self.me.replica.id.0,
             voter_directory_id: self.me.replica.directory,

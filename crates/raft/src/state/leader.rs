@@ -31,6 +31,8 @@ pub(crate) struct Progress {
     pub(crate) last_caught_up: Option<Moment>,
     /// The leader's end when it last fetched.
     leader_end: Offset,
+    /// It has the id of the cluster for good, and refuses what is of another.
+    pub(crate) has_cluster: bool,
 }
 
 impl Progress {
@@ -41,6 +43,7 @@ impl Progress {
             last_fetch: None,
             last_caught_up: None,
             leader_end: Offset::ZERO,
+            has_cluster: false,
         }
     }
 
@@ -102,6 +105,8 @@ pub(crate) struct Leader {
     /// The words of voters on themselves while `kraft.version` is 0.
     pub(crate) described: VoterSet,
     pub(crate) resigns: bool,
+    /// A majority of the voters had the id of the cluster for good.
+    pub(crate) is_settled: bool,
     doubles: Doubles,
     /// Voters that fetched since the last time they were a majority.
     fetched: BTreeSet<BrokerId>,
@@ -142,6 +147,7 @@ impl Quorum {
                 described
             },
             resigns: false,
+            is_settled: false,
             doubles: Doubles::default(),
             fetched: BTreeSet::new(),
             check_deadline: at.now.plus(self.settings.check_quorum()),
@@ -162,6 +168,7 @@ impl Quorum {
             leader_id: self.me.replica.id.0,
             voters: set.iter().map(|voter| counted(voter.replica.id)).collect(),
             granting_voters: granting.iter().map(|id| counted(*id)).collect(),
+            cluster_id: self.cluster_to_name(),
         })];
         // Voters that only a bootstrap snapshot names are not in the log that others fetch.
         let me = self.own_voter();
@@ -257,8 +264,14 @@ impl Quorum {
         }
     }
 
-    /// A replica fetched from `end`, which is in this log.
-    pub(crate) fn saw_fetch(&mut self, at: Moment, replica: Replica, end: Offset) {
+    /// A replica fetched from `end`, which is in this log; `has_cluster` if the request carried the id of the cluster.
+    pub(crate) fn saw_fetch(
+        &mut self,
+        at: Moment,
+        replica: Replica,
+        end: Offset,
+        has_cluster: bool,
+    ) {
         let leader_end = self.log.end();
         let Role::Leader(leader) = &mut self.role else {
             return;
@@ -272,6 +285,7 @@ impl Quorum {
         if let Some(voter) = voter.filter(|voter| voter.replica.accepts(replica)) {
             let known = voter.end.filter(|known| end < *known);
             voter.fetched(at, end, leader_end);
+            voter.has_cluster |= has_cluster;
             alarms.extend(known.map(|from| Alarm::WentBack {
                 replica,
                 from,

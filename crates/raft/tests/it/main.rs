@@ -1,9 +1,12 @@
 //! Scripts: a few replicas, messages delivered when the script says so, and what must be true then. One script for each rule.
 
+mod clusters;
+mod disk;
 mod doors;
 mod election;
 mod garbage;
 mod misfits;
+mod nodes;
 mod replication;
 mod snapshots;
 mod voters;

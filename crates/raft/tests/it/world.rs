@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use model::{BrokerId, Instant, LeaderEpoch, Offset, Timestamp};
 use raft::{
-    Alarm, AppendTag, Boot, CallId, Caller, Effect, Endpoint, Event, Failure, Fill, History, Life,
-    Listener, LogView, Me, Moment, Quorum, Replica, Request, Response, RoleName, Settings,
-    SnapshotFacts, SnapshotId, VersionRange, VoteFile, VoteNumber, Voter, VoterSet,
+    Alarm, AppendTag, Boot, CallId, Caller, Effect, Event, Failure, Fill, History, Life, Listener,
+    LogView, Me, Moment, Quorum, Replica, Request, Response, RoleName, Settings, SnapshotFacts,
+    SnapshotId, VersionRange, VoteFile, VoteNumber, VoterSet,
 };
 use wire::messages::api_versions_response::SupportedFeatureKey;
 use wire::messages::fetch_request as asked;
@@ -16,14 +16,11 @@ use wire::messages::{
 use wire::records::{Batch, BatchBuilder};
 use wire::{Records, Uuid};
 
-const LISTENER: &str = "CONTROLLER";
+use crate::disk::{Directory, Kept, Write, apply};
+use crate::nodes::{LISTENER, listeners, replica, voter};
 
-#[derive(Clone)]
-enum Write {
-    Append(Batch),
-    Cut(Offset),
-    Restart(SnapshotId),
-}
+/// The cluster of nodes that were members before the script begins.
+const CLUSTER: &str = "scripts";
 
 /// A replica. Each has a clock of its own, as machines have.
 #[derive(Default)]
@@ -36,8 +33,16 @@ struct Node {
     snapshots: BTreeMap<SnapshotId, SnapshotFacts>,
     pending: VecDeque<(Write, Life)>,
     vote: Option<raft::Election>,
-    pending_votes: VecDeque<(VoteNumber, raft::Election)>,
+    pending_votes: VecDeque<(VoteNumber, Kept)>,
     holds: bool,
+    /// The id of the cluster in its directory.
+    cluster: Option<String>,
+    /// Writes of that id do not come to an end.
+    is_mute: bool,
+    /// It was told that it is the active controller.
+    is_active: bool,
+    /// The nodes of other clusters that it named.
+    strangers: Vec<i32>,
     lost_vote: bool,
     committed: Offset,
     /// The watermark that its next start finds.
@@ -63,6 +68,16 @@ impl Node {
     fn is_gone(&self) -> bool {
         self.quorum.is_none()
     }
+
+    fn store(&mut self, kept: Kept) {
+        match kept {
+            Kept::Vote(election) => self.vote = Some(election),
+            Kept::Cluster(cluster) => {
+                assert_eq!(self.cluster, None, "a node has one cluster in its life");
+                self.cluster = Some(cluster);
+            }
+        }
+    }
 }
 
 enum Parcel {
@@ -83,33 +98,9 @@ pub(crate) struct World {
     ways: BTreeMap<u64, (i32, Option<CallId>, i32)>,
     callers: u64,
     knows_no_pre_votes: bool,
-}
-
-fn replica(id: i32) -> Replica {
-    let mut directory = [7; 16];
-    directory[0] = id as u8;
-    Replica {
-        id: BrokerId(id),
-        directory: Uuid(directory),
-    }
-}
-
-fn voter(id: i32) -> Voter {
-    Voter {
-        replica: replica(id),
-        listeners: listeners(id),
-        versions: VersionRange { min: 0, max: 1 },
-    }
-}
-
-fn listeners(id: i32) -> Vec<Listener> {
-    vec![Listener {
-        name: LISTENER.to_owned(),
-        endpoint: Endpoint {
-            host: id.to_string(),
-            port: 9093,
-        },
-    }]
+    /// Starts so far: each proposes a cluster of its own.
+    starts: u32,
+    kept: BTreeMap<i32, Directory>,
 }
 
 fn number(word: &str) -> i32 {
@@ -125,6 +116,11 @@ impl World {
     /// - `cut N`, `join N`: N hears nobody and is heard by nobody, or again
     /// - `hold N`, `release N`: its disk reports no syncs, or again
     /// - `append N K`: K batches of one record; `power N`, `kill N`, `rot N` (its vote file): restarts
+    /// - `stand N`: time passes for N until it asks for votes; `crown N M`: time passes for M until N leads, and nothing is delivered from that
+    ///   moment on
+    /// - `tell N C`: a node that has it for good names the cluster
+    /// - `mute N`, `unmute N`: its writes of the cluster's id do not end, or again; `keep N`, `restore N`: a copy of its directory, and a restart
+    ///   with that
     /// - `new N`: voters of the settings with empty directories; `wipe N`: a restart on an empty disk; `roll N K`: one with the first K
     ///   batches of its log, and the vote file of now
     /// - `die N`: the process is gone, and connections to it are refused
@@ -146,6 +142,7 @@ impl World {
                     // Voters of settings that have been there before, and have voted for nobody yet.
                     let node = Node {
                         vote: (*kind == "voters").then_some(raft::Election::NONE),
+                        cluster: (*kind != "new").then(|| CLUSTER.to_owned()),
                         ..Node::default()
                     };
                     self.nodes.insert(id, node);
@@ -155,6 +152,42 @@ impl World {
                 }
             }
             ["elect", id] => self.elect(number(id)),
+            ["stand", id] => self.stand(number(id)),
+            ["crown", id, by] => self.crown(number(id), number(by)),
+            ["mute", id] => self.node(number(id)).is_mute = true,
+            ["unmute", id] => {
+                self.node(number(id)).is_mute = false;
+                self.report(number(id));
+            }
+            ["tell", id, cluster] => {
+                let cluster = (*cluster).to_owned();
+                self.step(number(id), Event::ClusterTold { cluster });
+            }
+            ["keep", id] => {
+                let node = self.node(number(id));
+                let directory = Directory {
+                    batches: node.batches.clone(),
+                    start: node.start,
+                    snapshots: node.snapshots.clone(),
+                    vote: node.vote,
+                    cluster: node.cluster.clone(),
+                };
+                self.kept.insert(number(id), directory);
+            }
+            ["restore", id] => {
+                let kept = self.kept[&number(id)].clone();
+                let node = self.node(number(id));
+                *node = Node {
+                    now: node.now,
+                    batches: kept.batches,
+                    start: kept.start,
+                    snapshots: kept.snapshots,
+                    vote: kept.vote,
+                    cluster: kept.cluster,
+                    ..Node::default()
+                };
+                self.restart(number(id), true);
+            }
             ["expire", id] => self.expire(number(id)),
             ["doubt", id] => self.doubt(number(id)),
             ["wait", ms] => self.wait(number(ms)),
@@ -184,9 +217,12 @@ impl World {
                 self.restart(number(id), true);
             }
             ["wipe", id] => {
+                // A node that finds the others by their addresses asks them at its start.
+                let cluster = self.dynamic.then(|| CLUSTER.to_owned());
                 let node = self.node(number(id));
                 *node = Node {
                     now: node.now,
+                    cluster,
                     ..Node::default()
                 };
                 self.restart(number(id), true);
@@ -262,6 +298,8 @@ impl World {
     /// - `N end|durable|committed O`: offsets; `N epoch E`
     /// - `N log E E ...`: the epoch of each batch; `N begins E E ...`: of the first; `N least O`: so much is committed
     /// - `N voted M|nobody`, `N voters A,B`, `N shuns|trusts` (some leader, its leaders), `N names M A,B` (of the listeners of M), `N answers CODE ...` (of changes and fetches), `N alarms K`
+    /// - `N active|idle`: it was told that it is the active controller; `N nameless`: it is of no cluster; `N of M`: of that of M; `N strangers A B`:
+    ///   the nodes of other clusters that it named
     /// - `N downloads K`: it fetched no more snapshots than that
     pub(crate) fn expect(&mut self, expectation: &str) -> Result<(), String> {
         let words: Vec<&str> = expectation.split_whitespace().collect();
@@ -315,6 +353,18 @@ impl World {
                 let codes: Vec<String> = node.answers.iter().map(ToString::to_string).collect();
                 format!("answers {}", codes.join(" ")).trim_end().to_owned()
             }
+            ["active" | "idle"] => (if node.is_active { "active" } else { "idle" }).to_owned(),
+            ["nameless"] => node.cluster.clone().unwrap_or("nameless".to_owned()),
+            ["of", other]
+                if node.cluster.is_some() && node.cluster == self.nodes[&number(other)].cluster =>
+            {
+                format!("of {other}")
+            }
+            ["of", _] => format!("of {:?}", node.cluster),
+            ["strangers", ..] => {
+                let ids: Vec<String> = node.strangers.iter().map(ToString::to_string).collect();
+                format!("strangers {}", ids.join(" ")).trim_end().to_owned()
+            }
             ["epoch", _] => format!("epoch {}", view.epoch),
             [_, _] => format!("{:?} {}", view.role, view.epoch).to_lowercase(),
             _ => return Err(format!("unknown expectation: {expectation}")),
@@ -349,7 +399,10 @@ impl World {
     fn start(&mut self, id: i32) {
         let (at, dynamic, first) = (self.moment(id), self.dynamic, self.voters);
         let count = self.nodes.len() as i32;
+        self.starts += 1;
+        let proposal = format!("start-{}", self.starts);
         let node = self.node(id);
+        node.is_active = false;
         let named = (1..=first).filter(|other| *other == id || !node.is_alone);
         let set = VoterSet::of(named.map(|id| {
             let mut voter = voter(id);
@@ -364,6 +417,7 @@ impl World {
             let facts = SnapshotFacts {
                 voters: Some(set),
                 version: Some(1),
+                cluster: None,
             };
             node.snapshots.entry(SnapshotId::BOOTSTRAP).or_insert(facts);
             let at = node.start.unwrap_or(SnapshotId::BOOTSTRAP);
@@ -399,7 +453,8 @@ impl World {
                 id: BrokerId(node.alias.unwrap_or(id)),
                 ..replica(id)
             },
-            cluster: "scripts".to_owned(),
+            cluster: node.cluster.clone(),
+            proposal,
             listeners: names
                 .iter()
                 .map(|name| Listener {
@@ -429,7 +484,7 @@ impl World {
         node.quorum = None;
         let votes = std::mem::take(&mut node.pending_votes);
         if keeps_all {
-            node.vote = votes.back().map(|(_, election)| *election).or(node.vote);
+            votes.into_iter().for_each(|(_, kept)| node.store(kept));
         } else {
             node.batches = node.durable.clone();
         }
@@ -460,8 +515,12 @@ impl World {
     fn report(&mut self, id: i32) {
         while !self.node(id).holds {
             let node = self.node(id);
-            if let Some((number, election)) = node.pending_votes.pop_front() {
-                node.vote = Some(election);
+            let waits = |(_, kept): &(VoteNumber, Kept)| matches!(kept, Kept::Cluster(_));
+            if node.is_mute && node.pending_votes.front().is_some_and(waits) {
+                return;
+            }
+            if let Some((number, kept)) = node.pending_votes.pop_front() {
+                node.store(kept);
                 self.step(id, Event::VoteStored { number });
             } else if let Some((write, life)) = node.pending.pop_front() {
                 let up_to = apply(&mut node.durable, &write);
@@ -477,7 +536,11 @@ impl World {
         match effect {
             Effect::StoreVote {
                 number, election, ..
-            } => node.pending_votes.push_back((number, election)),
+            } => node.pending_votes.push_back((number, Kept::Vote(election))),
+            Effect::StoreCluster { number, cluster } => {
+                node.pending_votes
+                    .push_back((number, Kept::Cluster(cluster)));
+            }
             Effect::Append { batches, life } => {
                 for batch in batches {
                     node.batches.push(batch.clone());
@@ -534,11 +597,14 @@ impl World {
             Effect::Alarm(alarm) => {
                 node.alarms += 1;
                 node.shuns += usize::from(matches!(alarm, Alarm::BelowCommitted { .. }));
+                if let Alarm::OtherCluster { node: other, .. } = alarm {
+                    node.strangers.push(other.map_or(-1, |other| other.0));
+                }
             }
+            Effect::LeaderChanged { leader, .. } => node.is_active = leader == Some(BrokerId(id)),
             Effect::Accepted { .. }
             | Effect::Remembered
             | Effect::Refused { .. }
-            | Effect::LeaderChanged { .. }
             | Effect::WriteSnapshot { .. }
             | Effect::DropSnapshot { .. } => {}
         }
@@ -612,15 +678,21 @@ impl World {
 
     fn run(&mut self) {
         for _ in 0..10_000 {
-            let Some((from, to, parcel)) = self.queue.pop_front() else {
+            if !self.run_one() {
                 return;
-            };
-            if self.cut.contains(&from) || self.cut.contains(&to) {
-                continue;
             }
-            self.deliver(to, parcel);
         }
         panic!("messages without end");
+    }
+
+    fn run_one(&mut self) -> bool {
+        let Some((from, to, parcel)) = self.queue.pop_front() else {
+            return false;
+        };
+        if !self.cut.contains(&from) && !self.cut.contains(&to) {
+            self.deliver(to, parcel);
+        }
+        true
     }
 
     fn die(&mut self, id: i32) {
@@ -683,6 +755,30 @@ impl World {
                 return;
             }
             self.expire(id);
+        }
+        panic!("{id} does not get elected: {:?}", self.quorum(id).view());
+    }
+
+    fn stand(&mut self, id: i32) {
+        for _ in 0..100 {
+            if self.quorum(id).role() == RoleName::Prospective {
+                return self.run();
+            }
+            self.expire(id);
+            if self.quorum(id).role() != RoleName::Prospective {
+                self.run();
+            }
+        }
+        panic!("{id} does not stand: {:?}", self.quorum(id).view());
+    }
+
+    fn crown(&mut self, id: i32, by: i32) {
+        for _ in 0..100 {
+            while self.quorum(id).role() != RoleName::Leader && self.run_one() {}
+            if self.quorum(id).role() == RoleName::Leader {
+                return;
+            }
+            self.expire(by);
         }
         panic!("{id} does not get elected: {:?}", self.quorum(id).view());
     }
@@ -777,22 +873,4 @@ fn fetch(id: i32, directory: Uuid, from: i64, epoch: i32) -> Request {
         }],
         ..Default::default()
     })
-}
-
-/// Performs a write; returns the log end behind it.
-fn apply(batches: &mut Vec<Batch>, write: &Write) -> Offset {
-    match write {
-        Write::Append(batch) => {
-            batches.push(batch.clone());
-            batch.next_offset()
-        }
-        Write::Cut(to) => {
-            batches.retain(|batch| batch.next_offset() <= *to);
-            *to
-        }
-        Write::Restart(at) => {
-            batches.clear();
-            at.end
-        }
-    }
 }

@@ -161,13 +161,22 @@ impl VoteFiles {
     }
 }
 
+/// A fact on its way to the disk that a replica must not forget.
+#[derive(Clone, Debug)]
+enum Kept {
+    Vote(Vec<u8>),
+    Cluster(String),
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     pub(super) now: LogImage,
     pub(super) durable: LogImage,
     pending: VecDeque<(Write, Life)>,
     vote: VoteFiles,
-    pending_votes: VecDeque<(VoteNumber, Vec<u8>)>,
+    pending_votes: VecDeque<(VoteNumber, Kept)>,
+    /// The id of the cluster.
+    pub(super) cluster: Option<String>,
     pub(super) snapshots: BTreeMap<SnapshotId, Bytes>,
     pub(super) downloads: BTreeMap<SnapshotId, Vec<u8>>,
     /// The checkpoint's idea of what is committed.
@@ -189,13 +198,23 @@ impl Disk {
 
     pub(super) fn write_vote(&mut self, number: VoteNumber, contents: String) {
         self.pending_votes
-            .push_back((number, contents.into_bytes()));
+            .push_back((number, Kept::Vote(contents.into_bytes())));
+    }
+
+    pub(super) fn write_cluster(&mut self, number: VoteNumber, cluster: String) {
+        self.pending_votes
+            .push_back((number, Kept::Cluster(cluster)));
     }
 
     pub(super) fn sync_vote(&mut self) -> Option<VoteNumber> {
-        let (number, contents) = self.pending_votes.pop_front()?;
-        let [_, new] = self.vote.steps(&contents);
-        self.vote = new;
+        let (number, kept) = self.pending_votes.pop_front()?;
+        match kept {
+            Kept::Vote(contents) => {
+                let [_, new] = self.vote.steps(&contents);
+                self.vote = new;
+            }
+            Kept::Cluster(cluster) => self.cluster = Some(cluster),
+        }
         Some(number)
     }
 
@@ -227,7 +246,8 @@ impl Disk {
         for _ in 0..landed {
             self.sync_vote();
         }
-        if let Some((_, contents)) = self.pending_votes.pop_front()
+        // The file of the cluster is replaced whole, or not at all.
+        if let Some((_, Kept::Vote(contents))) = self.pending_votes.pop_front()
             && chance.one_in(2)
         {
             let [half, _] = self.vote.steps(&contents);

@@ -5,7 +5,7 @@ use raft::{AppendTag, Event, Quorum, Replica, Request, RoleName};
 use wire::messages::add_raft_voter_request::Listener;
 use wire::messages::{AddRaftVoterRequest, RemoveRaftVoterRequest};
 
-use super::node::{CLUSTER, LISTENER, Syncs, endpoint, replica};
+use super::node::{LISTENER, Syncs, endpoint, replica};
 use super::plan::{MS, SECOND, Strike};
 use super::world::{Broken, Item, World, snapshot};
 
@@ -448,6 +448,13 @@ impl World {
                     "after healing n{number} is at {committed}, {probe} was accepted"
                 ));
             }
+            let cluster = quorum.and_then(Quorum::cluster);
+            if cluster.is_none() || cluster != self.oracle.cluster() {
+                return Err(format!(
+                    "after healing n{number} is of {cluster:?}, {:?} is committed",
+                    self.oracle.cluster()
+                ));
+            }
             if quorum.map(Quorum::epoch) != epoch {
                 return Err(format!(
                     "after healing n{number} is in epoch {:?}, its leader in {epoch:?}",
@@ -461,7 +468,7 @@ impl World {
 
 fn remove(replica: Replica) -> Request {
     Request::RemoveVoter(RemoveRaftVoterRequest {
-        cluster_id: Some(CLUSTER.to_owned()),
+        cluster_id: None,
         voter_id: replica.id.0,
         voter_directory_id: replica.directory,
     })
@@ -470,7 +477,7 @@ fn remove(replica: Replica) -> Request {
 fn add(number: u32, replica: Replica, ack_when_committed: bool) -> Request {
     let at = endpoint(number);
     Request::AddVoter(AddRaftVoterRequest {
-        cluster_id: Some(CLUSTER.to_owned()),
+        cluster_id: None,
         timeout_ms: 2_000,
         voter_id: replica.id.0,
         voter_directory_id: replica.directory,

@@ -207,7 +207,8 @@ impl Node {
         };
         let me = Me {
             replica: self.replica,
-            cluster: CLUSTER.to_owned(),
+            cluster: self.disk.cluster.clone(),
+            proposal: format!("{} {}", self.replica, self.boot),
             listeners: listeners(self.number),
             listener: LISTENER.to_owned(),
             seeds: if plan.is_dynamic {

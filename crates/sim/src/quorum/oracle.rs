@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use model::{LeaderEpoch, Offset};
+use raft::control::{self, Control};
 use raft::{Effect, Replica, Request, Response};
 use wire::records::Batch;
 
@@ -35,6 +36,8 @@ pub(super) struct Oracle {
     leaders: BTreeMap<LeaderEpoch, Replica>,
     batches: HashMap<(Offset, LeaderEpoch), Known>,
     committed: Vec<Committed>,
+    /// The id that the committed log names.
+    cluster: Option<String>,
     votes: HashMap<(LeaderEpoch, Replica), Replica>,
 }
 
@@ -151,6 +154,7 @@ impl Oracle {
             if base > end {
                 return Err(format!("{replica} commits {base}, the others are at {end}"));
             }
+            self.note_cluster(replica, batch)?;
             let mut hasher = DefaultHasher::new();
             let before = self.committed.last().map_or(0, |last| last.digest);
             (before, base.0, batch.leader_epoch().0, batch.crc()).hash(&mut hasher);
@@ -177,6 +181,26 @@ impl Oracle {
                 batch.leader_epoch()
             ))
         }
+    }
+
+    /// The committed log names one cluster.
+    fn note_cluster(&mut self, replica: Replica, batch: &Batch) -> Broken {
+        for (_, record) in control::read(batch).unwrap_or_default() {
+            if let Control::LeaderChange(change) = record
+                && let Some(cluster) = change.cluster_id
+            {
+                let known = self.cluster.get_or_insert_with(|| cluster.clone());
+                if *known != cluster {
+                    return Err(format!("{replica} commits {cluster} behind {known}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The id that the committed log names.
+    pub(super) fn cluster(&self) -> Option<&str> {
+        self.cluster.as_deref()
     }
 
     /// Looks at a message on its way out: no voter votes for two in one epoch, whatever it forgot in between. True if it is a vote.

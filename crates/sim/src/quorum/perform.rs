@@ -18,6 +18,7 @@ impl World {
         match effect {
             Effect::Send { .. } | Effect::Answer { .. } => self.message(number, effect),
             Effect::StoreVote { .. }
+            | Effect::StoreCluster { .. }
             | Effect::Append { .. }
             | Effect::Cut { .. }
             | Effect::Restart { .. } => self.write(number, effect),
@@ -79,6 +80,7 @@ impl World {
             | Alarm::TwoLeaders { .. }
             | Alarm::BadBatch { .. }
             | Alarm::BelowCommitted { .. }
+            | Alarm::OtherCluster { .. }
             | Alarm::Refused { .. } => Err(format!("n{number} is alarmed: {alarm:?}")),
         }
     }
@@ -236,6 +238,15 @@ impl World {
                 self.at(at, Item::VoteSynced { node: number, boot });
                 return Ok(());
             }
+            Effect::StoreCluster {
+                number: store,
+                cluster,
+            } => {
+                node.disk.write_cluster(store, cluster);
+                let at = node.vote_syncs.join(now, took);
+                self.at(at, Item::VoteSynced { node: number, boot });
+                return Ok(());
+            }
             Effect::Append { batches, life } => {
                 self.counts.batches += batches.len() as u64;
                 write(node, Write::Append(batches), life);
@@ -272,6 +283,10 @@ impl World {
                 }
                 Ok(())
             }
+            Effect::StoreCluster { cluster, .. } => match &node.disk.cluster {
+                Some(known) => Err(format!("n{number} is of {known}, and takes {cluster}")),
+                None => Ok(()),
+            },
             Effect::Cut { to, .. } if *to < node.published => Err(format!(
                 "n{number} cuts to {to}, below {}, which it published",
                 node.published

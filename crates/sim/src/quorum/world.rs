@@ -8,8 +8,8 @@ use env::sim::Chance;
 use model::{Offset, Timestamp};
 use raft::control::{self, Control};
 use raft::{
-    CallId, Caller, Effect, Event, Failure, Replica, Request, Response, RoleName, SnapshotFacts,
-    SnapshotId,
+    CallId, Caller, Effect, Event, Failure, Quorum, Replica, Request, Response, RoleName,
+    SnapshotFacts, SnapshotId,
 };
 use wire::messages::api_versions_response::SupportedFeatureKey;
 use wire::messages::{
@@ -18,7 +18,7 @@ use wire::messages::{
 use wire::records::{Batch, BatchBuilder};
 
 use super::disk::Disk;
-use super::node::{Before, Node, VERSIONS, first_voters};
+use super::node::{Before, CLUSTER, Node, VERSIONS, first_voters};
 use super::oracle::Oracle;
 use super::plan::{MS, Plan};
 
@@ -217,6 +217,7 @@ impl World {
         let facts = SnapshotFacts {
             voters: Some(first_voters(&self.plan)),
             version: Some(1),
+            cluster: None,
         };
         let bytes = snapshot(&facts, 0);
         let Some(node) = self.nodes.get_mut(&number) else {
@@ -224,6 +225,8 @@ impl World {
         };
         node.disk.snapshots.insert(SnapshotId::BOOTSTRAP, bytes);
         node.facts.insert(SnapshotId::BOOTSTRAP, facts);
+        // A formatted directory has an id, and one that joins asks for it.
+        node.disk.cluster = Some(CLUSTER.to_owned());
     }
 
     pub(super) fn trace(&self) -> u64 {
@@ -482,7 +485,25 @@ impl World {
             node.is_new = is_new;
         }
         self.look_at_voters(number, before)?;
-        self.look_at_watermark(number, before)
+        self.look_at_watermark(number, before)?;
+        self.look_at_cluster(number)
+    }
+
+    /// Nothing but a committed record gives an id: two halves of the voters never take two.
+    fn look_at_cluster(&self, number: u32) -> Broken {
+        let node = self.nodes.get(&number);
+        let quorum = node.and_then(|node| node.quorum.as_ref());
+        let Some(cluster) = quorum.and_then(Quorum::cluster) else {
+            return Ok(());
+        };
+        let committed = self.oracle.cluster();
+        let is_formatted = committed.is_none() && self.plan.is_dynamic;
+        if is_formatted || committed == Some(cluster) {
+            return Ok(());
+        }
+        Err(format!(
+            "n{number} takes the id {cluster}, and {committed:?} is committed"
+        ))
     }
 
     fn look_at_watermark(&mut self, number: u32, before: Before) -> Broken {
@@ -609,7 +630,10 @@ pub(super) fn snapshot(facts: &SnapshotFacts, digest: u64) -> Bytes {
     }
     let mut data = BatchBuilder::new();
     data.push(time, None, Some(&digest.to_be_bytes()), &[]);
-    let header = Control::SnapshotHeader(SnapshotHeaderRecord::default());
+    let header = Control::SnapshotHeader(SnapshotHeaderRecord {
+        cluster_id: facts.cluster.clone(),
+        ..SnapshotHeaderRecord::default()
+    });
     let footer = Control::SnapshotFooter(SnapshotFooterRecord::default());
     let mut batches = vec![control::batch(&[header], time)];
     if !quorum.is_empty() {

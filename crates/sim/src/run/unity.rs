@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use broker::Broker;
 use env::sim::HostId;
 use model::{LeaderEpoch, Offset};
 
@@ -19,6 +20,8 @@ use crate::client::council::VALUE;
 pub(super) struct Unity {
     /// The active controller of each epoch.
     offices: BTreeMap<LeaderEpoch, HostId>,
+    /// The id of the cluster, in every life of every node.
+    cluster_id: Option<String>,
     /// The metadata log of each node.
     logs: BTreeMap<HostId, Range<Offset>>,
     /// Logs that began anew at a snapshot of another node, and logs that were trimmed.
@@ -44,6 +47,9 @@ impl Unity {
                 self.logs.remove(&node);
                 continue;
             };
+            if let Some(wrong) = self.watch_id(node, broker, cluster.nodes().count()) {
+                return Some(wrong);
+            }
             if let Some(epoch) = broker.office() {
                 let first = *self.offices.entry(epoch).or_insert(node);
                 if first != node {
@@ -61,6 +67,18 @@ impl Unity {
             }
         }
         None
+    }
+
+    /// The voters of one list agree on one id, and no node ever has another.
+    fn watch_id(&mut self, node: HostId, broker: &Broker, nodes: usize) -> Option<String> {
+        let Some(id) = broker.cluster_id() else {
+            let leads = broker.office().is_some();
+            return leads.then(|| format!("node {} leads a cluster without an id", node.0));
+        };
+        let first = self.cluster_id.get_or_insert_with(|| id.to_owned());
+        // An empty directory of the only node is another cluster.
+        (1 < nodes && first != id)
+            .then(|| format!("node {} is of cluster {id}, others of {first}", node.0))
     }
 
     fn names(&self, names: &[&str], are_there: bool) -> Vec<String> {

@@ -10,6 +10,7 @@ pub struct LeaderChangeMessage {
     pub leader_id: i32,
     pub voters: Vec<Voter>,
     pub granting_voters: Vec<Voter>,
+    pub cluster_id: Option<String>,
 }
 
 impl Message for LeaderChangeMessage {
@@ -17,13 +18,21 @@ impl Message for LeaderChangeMessage {
         if !(Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version) {
             return Err(DecodeError::Version { version });
         }
-        let message = Self {
+        let mut message = Self {
             version: r.i16()?,
             leader_id: r.i32()?,
             voters: r.structs(version, true, 5)?,
             granting_voters: r.structs(version, true, 5)?,
+            cluster_id: None,
         };
-        r.skip_tags()?;
+        for _ in 0..r.tag_count()? {
+            let tag = r.tag()?;
+            match tag.number {
+                1000 => message.cluster_id = r.nullable_string(true, true)?,
+                _ => r.skip_tag(tag),
+            }
+            r.end_tag(tag)?;
+        }
         Ok(message)
     }
 
@@ -35,7 +44,12 @@ impl Message for LeaderChangeMessage {
         w.i32(self.leader_id);
         w.structs(&self.voters, version, true)?;
         w.structs(&self.granting_voters, version, true)?;
-        w.uvarint(0);
+        w.uvarint(u32::from(self.cluster_id.is_some()));
+        if self.cluster_id.is_some() {
+            let tag = w.begin_tag(1000);
+            w.nullable_string(self.cluster_id.as_deref(), true, true, "cluster_id")?;
+            w.end_tag(tag);
+        }
         Ok(())
     }
 }

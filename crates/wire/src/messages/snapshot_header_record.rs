@@ -8,6 +8,7 @@ use crate::{DecodeError, EncodeError, Message, Reader, Schema, Writer};
 pub struct SnapshotHeaderRecord {
     pub version: i16,
     pub last_contained_log_timestamp: i64,
+    pub cluster_id: Option<String>,
 }
 
 impl Message for SnapshotHeaderRecord {
@@ -15,11 +16,19 @@ impl Message for SnapshotHeaderRecord {
         if !(Self::MIN_VERSION..=Self::MAX_VERSION).contains(&version) {
             return Err(DecodeError::Version { version });
         }
-        let message = Self {
+        let mut message = Self {
             version: r.i16()?,
             last_contained_log_timestamp: r.i64()?,
+            cluster_id: None,
         };
-        r.skip_tags()?;
+        for _ in 0..r.tag_count()? {
+            let tag = r.tag()?;
+            match tag.number {
+                1000 => message.cluster_id = r.nullable_string(true, true)?,
+                _ => r.skip_tag(tag),
+            }
+            r.end_tag(tag)?;
+        }
         Ok(message)
     }
 
@@ -29,7 +38,12 @@ impl Message for SnapshotHeaderRecord {
         }
         w.i16(self.version);
         w.i64(self.last_contained_log_timestamp);
-        w.uvarint(0);
+        w.uvarint(u32::from(self.cluster_id.is_some()));
+        if self.cluster_id.is_some() {
+            let tag = w.begin_tag(1000);
+            w.nullable_string(self.cluster_id.as_deref(), true, true, "cluster_id")?;
+            w.end_tag(tag);
+        }
         Ok(())
     }
 }

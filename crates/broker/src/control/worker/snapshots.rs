@@ -46,6 +46,7 @@ impl QuorumWorker {
             time: None,
             kraft_version: facts.version,
             voters: facts.voters.as_ref().map(VoterSet::to_record),
+            cluster_id: facts.cluster,
         };
         let now = self.shared.env.clock.wall_ms();
         let written = checkpoint::write(&image, &head, now).map_err(|error| error.to_string());

@@ -129,7 +129,7 @@ pub(crate) fn on_api_versions(call: &mut Call<'_>, request: ApiVersionsRequest) 
         asker.software.iter().for_each(|now| all.add(now));
     }
     let shared = Arc::clone(&call.desk.shared);
-    let view = scene.view(&shared.metadata.cluster_id);
+    let view = scene.view(shared.metadata.cluster_id());
     let peers = peers::rows(call);
     let kraft_version = shared.metadata.kraft_version();
     let response = handle(&request, call.version(), &view, (&peers, kraft_version));

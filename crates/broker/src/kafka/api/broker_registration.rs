@@ -17,7 +17,7 @@ const NO_EPOCH: i64 = -1;
 
 pub(crate) fn on_registration(call: &mut Call<'_>, request: BrokerRegistrationRequest) -> Outcome {
     let shared = std::sync::Arc::clone(&call.desk.shared);
-    if request.cluster_id != shared.metadata.cluster_id {
+    if request.cluster_id != shared.metadata.cluster_id() {
         return call.reply(
             ApiKey::BrokerRegistration,
             &refusal(ErrorCode::InconsistentClusterId),

@@ -23,7 +23,7 @@ const NOT_LEADER: &str = "For requests intended only for the leader, this error 
 
 pub(crate) fn on_describe_quorum(call: &mut Call<'_>, request: DescribeQuorumRequest) -> Outcome {
     let scene = call.scene();
-    let view = scene.view(&call.desk.shared.metadata.cluster_id);
+    let view = scene.view(call.desk.shared.metadata.cluster_id());
     let quorum = cluster::quorum(call.desk);
     let mut response = handle(&request, call.version(), &view, &quorum);
     if call.is_cut_off() {

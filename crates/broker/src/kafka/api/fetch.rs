@@ -140,7 +140,7 @@ fn near(call: &Call<'_>, kind: Kind, rack: &str) -> Vec<BrokerId> {
     if !own.reads_by_rack || own.rack.as_deref() == Some(rack) {
         return Vec::new();
     }
-    let view = scene.view(&call.desk.shared.metadata.cluster_id);
+    let view = scene.view(call.desk.shared.metadata.cluster_id());
     let there = (view.image.brokers()).filter(|broker| broker.rack.as_deref() == Some(rack));
     let reached = there.filter(|broker| view.live_endpoint(broker.id).is_some());
     reached.map(|broker| broker.id).collect()
@@ -299,7 +299,7 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
     }
     if let Some(leaders) = leaders {
         let scene = call.scene();
-        let view = scene.view(&call.desk.shared.metadata.cluster_id);
+        let view = scene.view(call.desk.shared.metadata.cluster_id());
         let nodes = leaders.nodes(&view).into_iter();
         response.node_endpoints = nodes
             .map(|node| NodeEndpoint {

@@ -38,7 +38,7 @@ pub(crate) fn on_metadata(
     let shared = Arc::clone(&call.desk.shared);
     let version = call.version();
     let view = scene
-        .view(&shared.metadata.cluster_id)
+        .view(shared.metadata.cluster_id())
         .led_by(cluster::leader(call.desk));
     if attempt == Attempt::First && !missing(&request, version, &view).is_empty() {
         let asked = request.clone();
@@ -108,7 +108,7 @@ pub(crate) fn handle(request: &MetadataRequest, version: i16, view: &View<'_>) -
         request.include_cluster_authorized_operations && CLUSTER_OPERATIONS_IN.contains(&version);
     MetadataResponse {
         brokers: brokers(view),
-        cluster_id: Some(view.cluster_id.into()),
+        cluster_id: Some(view.cluster_id.to_owned()).filter(|id| !id.is_empty()),
         controller_id: view.controller_id(),
         topics,
         cluster_authorized_operations: super::operations(view, Resource::CLUSTER, asks_cluster),

@@ -8,6 +8,7 @@ mod failover;
 mod grown;
 mod idle;
 mod isr;
+mod lives;
 mod lost;
 mod misfits;
 mod nodes;

@@ -63,6 +63,19 @@ impl Nodes {
     }
 
     fn start_all(seed: u64, given: &'static [(&'static str, &'static str)], more: More) -> Nodes {
+        let nodes = Nodes::begin_all(seed, given, more);
+        for node in ALL {
+            nodes.until(|nodes| Some(nodes.metadata(node)?.brokers.len() == 3));
+        }
+        nodes
+    }
+
+    /// Starts all of them and waits for nothing.
+    pub(super) fn begin(seed: u64) -> Nodes {
+        Nodes::begin_all(seed, &[], |_| Vec::new())
+    }
+
+    fn begin_all(seed: u64, given: &'static [(&'static str, &'static str)], more: More) -> Nodes {
         let mut nodes = Nodes {
             more,
             machines: Machines::new(seed, 3, &Faults::default()),
@@ -70,10 +83,18 @@ impl Nodes {
             given,
         };
         ALL.into_iter().for_each(|node| nodes.start_one(node));
-        for node in ALL {
-            nodes.until(|nodes| Some(nodes.metadata(node)?.brokers.len() == 3));
-        }
         nodes
+    }
+
+    /// The cluster that a node is of.
+    pub(super) fn cluster_id(&self, node: Node) -> Option<String> {
+        let broker = self.brokers[usize::from(node) - 1].as_ref()?;
+        broker.cluster_id().map(str::to_owned)
+    }
+
+    /// The epoch in which a node is the active controller.
+    pub(super) fn office(&self, node: Node) -> Option<model::LeaderEpoch> {
+        self.brokers[usize::from(node) - 1].as_ref()?.office()
     }
 
     fn settings(&self, node: Node) -> config::Broker {

@@ -1,6 +1,7 @@
 //! The owner of a log directory: cluster, node and an id of its own, in the file that Kafka's tools read as well.
 //!
-//! Written once, durably, before anything else; refused when it cannot be read, never made anew beside existing data.
+//! Written durably, before anything else; refused when it cannot be read, never made anew beside existing data. A voter of a new cluster
+//! begins without the id of the cluster, which is added once it is agreed on and never changes.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +17,8 @@ pub(super) const IDENTITY_NAME: &str = "meta.properties";
 /// The owner of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    pub cluster_id: String,
+    /// `None`: the node is of no cluster yet.
+    pub cluster_id: Option<String>,
     pub node_id: i32,
 }
 
@@ -38,28 +40,54 @@ pub(super) fn read(env: &Env, path: &Path) -> io::Result<Option<(Uuid, Identity)
     };
     let id = field("directory.id").and_then(|id| id.parse().ok());
     let node_id = field("node.id").and_then(|id| id.parse().ok());
-    match (id, node_id, field("cluster.id")) {
-        (Some(id), Some(node_id), Some(cluster_id)) => Ok(Some((
+    let cluster_id = field("cluster.id").filter(|id| !id.is_empty());
+    match (id, node_id) {
+        (Some(id), Some(node_id)) => Ok(Some((
             id,
             Identity {
-                cluster_id: cluster_id.to_owned(),
+                cluster_id: cluster_id.map(str::to_owned),
                 node_id,
             },
         ))),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!(
-                "{} lacks directory.id, node.id or cluster.id",
-                path.display()
-            ),
+            format!("{} lacks directory.id or node.id", path.display()),
         )),
     }
 }
 
+/// The owner of a directory, if it has been used. Reads only.
+pub fn identity(env: &Env, path: &Path) -> io::Result<Option<Identity>> {
+    Ok(read(env, path)?.map(|(_, identity)| identity))
+}
+
+/// Adds the id of the cluster to a directory that is of none yet. One that is of another stays as it is, and is an error.
+pub fn name_cluster(env: &Env, path: &Path, cluster_id: &str) -> io::Result<()> {
+    let Some((id, mut identity)) = read(env, path)? else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    match &identity.cluster_id {
+        Some(known) if known == cluster_id => Ok(()),
+        Some(known) => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!(
+                "{} is of cluster {known}",
+                path.join(IDENTITY_NAME).display()
+            ),
+        )),
+        None => {
+            identity.cluster_id = Some(cluster_id.to_owned());
+            write(env, path, id, &identity)
+        }
+    }
+}
+
 pub(super) fn write(env: &Env, path: &Path, id: Uuid, identity: &Identity) -> io::Result<()> {
+    let cluster = identity.cluster_id.as_ref();
+    let cluster = cluster.map_or(String::new(), |id| format!("cluster.id={id}\n"));
     let text = format!(
-        "version=1\ncluster.id={}\nnode.id={}\ndirectory.id={id}\n",
-        identity.cluster_id, identity.node_id
+        "version=1\n{cluster}node.id={}\ndirectory.id={id}\n",
+        identity.node_id
     );
     replace_file(
         &*env.disk,

@@ -22,7 +22,7 @@ pub use accept_loss::{accept_loss, unnamed_loss};
 pub use error::OpenError;
 pub use first_checkpoint::Opened;
 pub use log_loader::{Extent, Found};
-pub use meta_properties::Identity;
+pub use meta_properties::{Identity, identity, name_cluster};
 pub use ownership::check_ownership;
 pub use recover::MetadataLog;
 pub use recovery::Recovery;

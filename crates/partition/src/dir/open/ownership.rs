@@ -58,10 +58,8 @@ pub fn check_ownership(env: &Env, path: &Path) -> Result<(), OpenError> {
     };
     let identity = meta_properties::read(env, path).ok().flatten();
     let whose = identity.map_or_else(String::new, |(_, identity)| {
-        format!(
-            " (cluster {}, node {})",
-            identity.cluster_id, identity.node_id
-        )
+        let cluster = identity.cluster_id.unwrap_or_default();
+        format!(" (cluster {cluster}, node {})", identity.node_id)
     });
     Err(OpenError::Kafkas {
         path: path.to_path_buf(),

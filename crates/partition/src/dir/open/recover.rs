@@ -72,7 +72,28 @@ impl Recovery {
         // Before anything is written: the sync of another directory on this volume may be the one that finds it lost.
         disk.watch_volume(path).map_err(at)?;
         let (id, identity) = match meta_properties::read(env, path).map_err(at)? {
-            Some(known) => known,
+            Some((
+                id,
+                known @ Identity {
+                    cluster_id: Some(_),
+                    ..
+                },
+            )) => (id, known),
+            // The process ended before all of its directories had the id of the cluster.
+            Some((id, known)) => {
+                let cluster_id = fresh().cluster_id;
+                if let Some(cluster_id) = &cluster_id {
+                    meta_properties::name_cluster(env, path, cluster_id).map_err(at)?;
+                }
+                let node_id = known.node_id;
+                (
+                    id,
+                    Identity {
+                        cluster_id,
+                        node_id,
+                    },
+                )
+            }
             None => {
                 let mut id = [0; 16];
                 env.rng.fill(&mut id);
