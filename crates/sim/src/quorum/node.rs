@@ -208,7 +208,7 @@ impl Node {
         let me = Me {
             replica: self.replica,
             cluster: self.disk.cluster.clone(),
-            proposal: format!("{} {}", self.replica, self.boot),
+            proposal: format!("{}.{}", self.replica, self.boot),
             listeners: listeners(self.number),
             listener: LISTENER.to_owned(),
             seeds: if plan.is_dynamic {
