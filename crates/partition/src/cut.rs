@@ -89,6 +89,7 @@ impl Partition {
         let state = &mut *guard;
         self.check_cut(state, to)?;
         if state.tail.end() <= to {
+            state.forget_empty_epochs();
             return Ok(state.progress.life());
         }
         let to = state.tail.cut_place(to);
@@ -150,6 +151,8 @@ impl Partition {
         let to = state.tail.cut_place(to).max(points.start);
         if to < points.end {
             self.cut_aside(state, to, epoch);
+        } else {
+            state.forget_empty_epochs();
         }
         Ok(CutOff {
             to,
@@ -274,6 +277,13 @@ impl PartitionState {
             up_to: self.progress.points().durable,
             life: self.cuts.durable(),
         }
+    }
+
+    /// The leader has nothing that a cut would take: epochs in which no record was written here are gone all the same. An empty log would
+    /// name the first of them again and again, to a leader that never heard of it.
+    fn forget_empty_epochs(&mut self) {
+        let end = self.tail.end();
+        self.are_epochs_changed |= self.epochs.truncate_from_end(end);
     }
 
     /// Bytes that are not in segment files never come there.

@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use env::disk::Open;
 use log::checkpoint;
 use log::journal::{Entry, SYNCS_MAX, What};
+use model::lineage::EpochEnd;
 use model::{ProducerEpoch, ProducerId, Sequence};
 use partition::{
     Begun, CutError, Durable, FollowError, Isolation, Life, NeverDurable, Push, Reached, ReadError,
@@ -228,6 +229,31 @@ fn cut_below_what_is_committed_is_refused() {
     // A batch that holds the place goes as a whole.
     cut(&rig, 3, EPOCH).unwrap();
     assert_eq!(rig.partitions[0].bounds().log_end, Offset(2));
+}
+
+/// A replica led an epoch in which it wrote nothing, and the next leader never heard of that epoch.
+#[test]
+fn an_empty_log_forgets_the_epoch_that_its_leader_does_not_know() {
+    for is_unclean in [false, true] {
+        let machine = machine(1);
+        let rig = follower(&machine);
+        let partition = &rig.partitions[0];
+        super::lead(partition, EPOCH + 1);
+        follow_in(&rig, EPOCH + 2);
+        let own = LeaderEpoch(EPOCH + 1);
+        assert_eq!(partition.follow_point().last_epoch, own);
+        let to = partition.cut_to(EpochEnd {
+            epoch: LeaderEpoch(EPOCH),
+            end: Offset(0),
+        });
+        let epoch = LeaderEpoch(EPOCH + 2);
+        if is_unclean {
+            assert_eq!(partition.cut_committed(to, epoch).unwrap().count(), 0);
+        } else {
+            partition.cut(to, epoch).unwrap();
+        }
+        assert_eq!(partition.follow_point().last_epoch, LeaderEpoch::NONE);
+    }
 }
 
 /// A log that nobody asks.
