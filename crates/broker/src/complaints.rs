@@ -19,13 +19,22 @@ pub(crate) struct Pace {
 impl Pace {
     /// Counts one more trouble. When a line may be written now, returns how many were kept back before it.
     pub(crate) fn admit(&mut self, now: Instant) -> Option<KeptBack> {
+        self.admit_some(now, LINES_BURST, 1)
+    }
+
+    /// The same of trouble that does not end by itself: one line a minute.
+    pub(crate) fn admit_rarely(&mut self, now: Instant) -> Option<KeptBack> {
+        self.admit_some(now, 1, 60)
+    }
+
+    fn admit_some(&mut self, now: Instant, burst: u64, each_seconds: u64) -> Option<KeptBack> {
         let since = *self.since.get_or_insert(now);
-        let seconds = now.since(since).as_secs();
-        if 0 < seconds {
-            self.written = self.written.saturating_sub(seconds);
+        let passed = now.since(since).as_secs() / each_seconds;
+        if 0 < passed {
+            self.written = self.written.saturating_sub(passed);
             self.since = Some(now);
         }
-        if LINES_BURST <= self.written {
+        if burst <= self.written {
             self.kept_back += 1;
             return None;
         }
@@ -56,6 +65,8 @@ pub(crate) struct Complaints {
     pub(crate) garbage: Pace,
     /// Requests of versions that are not served.
     pub(crate) versions: Pace,
+    /// Requests among voters to a node that is none.
+    pub(crate) voters: Pace,
     /// Connections cut off for want of memory.
     pub(crate) memory: Pace,
 }
@@ -91,6 +102,12 @@ mod tests {
         assert_eq!([written(1), written(999)], [None, None]);
         assert_eq!([written(1000), written(1001)], [Some(Some(2)), None]);
         assert_eq!(written(60_000), Some(Some(1)));
+        let mut pace = Pace::default();
+        let mut rare = |ms| pace.admit_rarely(at(ms)).map(KeptBack::count);
+        assert_eq!(
+            [rare(0), rare(59_999), rare(60_000)],
+            [Some(None), None, Some(Some(1))]
+        );
     }
 
     #[test]

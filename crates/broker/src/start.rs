@@ -62,7 +62,9 @@ pub enum StartError {
         found: String,
         named: String,
     },
-    #[error("{path} belongs to node {found}, node.id is {own}")]
+    #[error(
+        "{path} belongs to node {found}, node.id is {own}: start with --node-id {found}, or with another directory"
+    )]
     Node { path: String, found: i32, own: i32 },
     #[error("metadata.log.dir {path} is none of log.dirs: name one of them, or leave it out")]
     NoSuchMetadataDir { path: String },

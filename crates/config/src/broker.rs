@@ -26,9 +26,19 @@ use crate::value::{self, ValueError};
 /// Descriptors that connections leave for files: 8,000 segments kept open, and one in nine for everything else.
 const FILES_RESERVE: usize = 9_000;
 
+/// Descriptors that are open whatever is stored: journals, doors, pollers, links to other nodes, connections for metrics.
+const BASE: usize = 80;
+
 /// Many connections must not keep a log from opening its next file, so files get half of a small limit.
 fn files_reserve(machine: &Machine) -> usize {
-    FILES_RESERVE.min(machine.descriptors / 2)
+    FILES_RESERVE.min(machine.descriptors.saturating_sub(BASE) / 2)
+}
+
+/// Descriptors for connections: none of those for files, and in a small limit none of the base either.
+fn connections_reserve(machine: &Machine) -> usize {
+    let files = files_reserve(machine);
+    let rest = machine.descriptors.saturating_sub(files);
+    rest.min(files.max(machine.descriptors.saturating_sub(FILES_RESERVE)))
 }
 
 #[derive(Clone, Debug)]
@@ -239,12 +249,7 @@ impl Broker {
                 bytes("esker.hot.tail.bytes"),
                 bytes("log.cleaner.dedupe.buffer.size"),
             ),
-            connections_max: at_most("max.connections").min(
-                layers
-                    .machine
-                    .descriptors
-                    .saturating_sub(files_reserve(&layers.machine)),
-            ),
+            connections_max: at_most("max.connections").min(connections_reserve(&layers.machine)),
             segment_files_max: files_reserve(&layers.machine) / 9 * 8,
             connections_per_ip_max: at_most("max.connections.per.ip"),
             connections_per_ip_overrides: ip_overrides(
@@ -481,7 +486,8 @@ mod tests {
         };
         assert_eq!(limits("", 20_000), (11_000, 8_000));
         assert_eq!(limits("max.connections=7", 20_000), (7, 8_000));
-        assert_eq!(limits("max.connections=20000", 1024), (512, 448));
+        assert_eq!(limits("max.connections=20000", 1024), (472, 416));
+        assert_eq!(limits("", 256), (88, 72));
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub(crate) struct ChangeLines {
     elections: Pace,
     shrunk: Pace,
     grown: Pace,
+    moved: Pace,
     brokers: Pace,
 }
 
@@ -74,6 +75,7 @@ impl ChangeLines {
             elected,
             shrunk,
             grown,
+            moved,
             brokers,
             ..
         } = &changes;
@@ -101,6 +103,7 @@ impl ChangeLines {
             grown,
             "with more replicas in sync",
         );
+        line(&mut self.moved, Level::Info, moved, "reassigned");
         for broker in brokers {
             paced(
                 &mut self.brokers,
@@ -149,6 +152,7 @@ struct Changes {
     elected: Vec<String>,
     shrunk: Vec<String>,
     grown: Vec<String>,
+    moved: Vec<String>,
     brokers: Vec<String>,
 }
 
@@ -162,7 +166,7 @@ impl Changes {
                     let broker = change.broker_id;
                     changes
                         .brokers
-                        .push(format!("broker {broker} is back: it may lead again"));
+                        .push(format!("broker {broker} is heard: it may lead"));
                 }
                 _ => {}
             }
@@ -195,13 +199,16 @@ impl Changes {
                 return;
             }
             self.elected.push(match known.leader {
-                NO_LEADER => format!("{name} by broker {leader}, which had no leader"),
+                NO_LEADER => format!("{name} by broker {leader}, after none"),
                 old => format!("{name} by broker {leader}, after broker {old}"),
             });
         }
         if let Some(isr) = isr {
             let text = || format!("{name} ({} -> {})", ids(&known.isr), ids(&isr));
-            if isr.len() < known.isr.len() {
+            // A reassignment that ends takes replicas away.
+            if change.replicas.is_some() {
+                self.moved.push(text());
+            } else if isr.len() < known.isr.len() {
                 self.shrunk.push(text());
             } else if known.isr.len() < isr.len() {
                 self.grown.push(text());
@@ -282,6 +289,18 @@ mod tests {
         );
         assert_eq!(about[0].level, Level::Warn);
         assert_eq!(about[1].level, Level::Info);
+    }
+
+    #[test]
+    fn a_reassignment_that_ends_is_no_loss_of_replicas() {
+        let image = image(1);
+        let record = PartitionChangeRecord {
+            replicas: Some(vec![2]),
+            isr: Some(vec![]),
+            ..change(&image, 0)
+        };
+        let lines = ChangeLines::default().about(&image, &[record.into()], AT);
+        assert_eq!(texts(&lines), ["1 partition reassigned: t-0 ([1] -> [])"]);
     }
 
     #[test]

@@ -288,7 +288,7 @@ impl Membership {
             );
         } else if !is_silenced && self.has_warned && shared.metadata.is_serving() {
             self.has_warned = false;
-            tracing::info!(target: env::logs::BROKER, "the active controller answers again: this broker acts as a leader where it is one");
+            tracing::info!(target: env::logs::BROKER, "the active controller answers: this broker acts as a leader where it is one");
         }
     }
 

@@ -237,7 +237,7 @@ impl QuorumWorker {
     }
 
     fn write_unwritten(&mut self) {
-        self.unwritten_until = None;
+        let has_failed = self.unwritten_until.take().is_some();
         while let Some(order) = self.unwritten.pop_front() {
             let written = match &order {
                 Order::StoreVote {
@@ -253,7 +253,12 @@ impl QuorumWorker {
             match written {
                 Ok(number) => self.shared.step_quorum(Event::VoteStored { number }),
                 Err((path, error)) => {
-                    tracing::error!(target: env::logs::METADATA, "cannot write {}: {error}", path.display());
+                    if !has_failed {
+                        tracing::error!(
+                            target: env::logs::METADATA,
+                            "cannot write {}: {error}; it is tried again, and this node does not vote before", path.display(),
+                        );
+                    }
                     self.unwritten.push_front(order);
                     self.unwritten_until = Some(self.shared.env.clock.now().plus(RETRY));
                     return;

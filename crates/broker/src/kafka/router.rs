@@ -215,6 +215,19 @@ fn address(bytes: &Bytes) -> Option<IpAddr> {
 fn complain_of_version(call: &mut Call<'_>, head: &RequestHead, api: Option<ApiKey>) {
     let desk = &mut *call.desk;
     desk.meter().on_refused(Refusal::Version);
+    if let Some(asked @ (ApiKey::Vote | ApiKey::BeginQuorumEpoch | ApiKey::EndQuorumEpoch)) = api {
+        let kept_back = desk.complaints.voters.admit_rarely(desk.now);
+        if let Some(kept_back) = kept_back {
+            tracing::warn!(
+                target: REQUESTS,
+                peer = %call.asker.peer,
+                kept_back = kept_back.count(),
+                "a controller asks this node for a {asked:?}, as a voter of its cluster, and this node is a cluster of its own: start it with \
+                 controller.quorum.voters or controller.quorum.bootstrap.servers as the other nodes have them, and with an empty directory",
+            );
+        }
+        return;
+    }
     let Some(kept_back) = desk.complaints.versions.admit(desk.now) else {
         return;
     };

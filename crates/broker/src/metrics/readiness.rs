@@ -21,22 +21,32 @@ pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
     }
     let outside = outside(shared);
     let is_ready = outside.is_none();
-    let mut notes = vec![outside.unwrap_or_else(|| "ready".to_owned())];
+    // A directory in trouble may be why.
+    let mut notes = dir_troubles(shared);
+    notes.insert(
+        if is_ready { 0 } else { notes.len() },
+        outside.unwrap_or_else(|| "ready".to_owned()),
+    );
     if !is_ready {
         let unserved = census::unserved(shared);
         let note = format!("{unserved} partitions that this broker leads are not served");
         notes.extend((0 < unserved).then_some(note));
     }
+    let notes = notes.join("; ");
+    if is_ready { Ok(notes) } else { Err(notes) }
+}
+
+fn dir_troubles(shared: &Shared) -> Vec<String> {
+    let mut troubles = Vec::new();
     for dir in shared.dirs() {
         let path = dir.path.display();
         if dir.is_failed() {
-            notes.push(format!("log dir {path} is offline"));
+            troubles.push(format!("log dir {path} is offline"));
         } else if dir.is_full() {
-            notes.push(format!("log dir {path} is full, appends are refused"));
+            troubles.push(format!("log dir {path} is full, appends are refused"));
         }
     }
-    let notes = notes.join("; ");
-    if is_ready { Ok(notes) } else { Err(notes) }
+    troubles
 }
 
 /// The reason why this node has no part in its cluster now.

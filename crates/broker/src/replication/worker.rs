@@ -696,13 +696,13 @@ impl ReplicaWorker {
             if is_silent {
                 tracing::warn!(
                     target: env::logs::REPLICATION,
-                    "broker {broker} is to leave the ISR of {partitions} partitions that this broker leads: it sends no fetch, though the \
+                    "broker {broker} is to leave the ISR of {partitions} partition(s) that this broker leads: it sends no fetch, though the \
                      controller may hear it. See whether the two brokers reach each other",
                 );
             } else {
                 tracing::warn!(
                     target: env::logs::REPLICATION,
-                    "broker {broker} is to leave the ISR of {partitions} partitions that this broker leads: it has not had all of their \
+                    "broker {broker} is to leave the ISR of {partitions} partition(s) that this broker leads: it has not had all of their \
                      records for replica.lag.time.max.ms ({} ms)",
                     lag_max.as_millis(),
                 );
@@ -719,7 +719,7 @@ impl ReplicaWorker {
         let count = followed.filter(|of| of.leader == leader).count();
         tracing::warn!(
             target: env::logs::REPLICATION,
-            "broker {leader} has not answered for {} s: {count} partitions that it leads are not followed here. Appends with acks=all wait \
+            "broker {leader} has not answered for {} s: {count} partition(s) that it leads are not followed here. Appends with acks=all wait \
              until it does, or until this broker is out of their ISR",
             silent_for.as_secs(),
         );

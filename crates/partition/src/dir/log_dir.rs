@@ -480,12 +480,13 @@ impl LogDir {
 
     pub(super) fn set_full(&self, is_full: bool, why: &str) {
         if self.full.swap(is_full, Ordering::Relaxed) != is_full {
-            let state = if is_full {
-                "full, appends are refused"
+            // The volume, or the descriptors of the process: the reason has it.
+            let path = self.path.display();
+            if is_full {
+                tracing::error!(target: env::logs::STORAGE, "log dir {path} takes no appends: {why}");
             } else {
-                "has room again"
-            };
-            tracing::error!(target: env::logs::STORAGE, "log dir {} {state}: {why}", self.path.display());
+                tracing::info!(target: env::logs::STORAGE, "log dir {path} takes appends again: {why}");
+            }
             self.maker_bell.ring();
         }
     }
