@@ -14,6 +14,10 @@ const FENCED_INTERVAL: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_millis(100);
 /// A broker that stops waits so long for its leaderships to be moved.
 pub(super) const LEAVE_MAX: Duration = Duration::from_secs(5);
+/// A broker that stops answers for so long that others lead. Its clients find the new leaders and coordinators while it is there: a
+/// connection that closes says nothing, and librdkafka 2.16 may wait for ever for a coordinator that has left the metadata. Kafka's brokers
+/// stay for up to a heartbeat (2 s).
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The next request to the active controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +93,8 @@ pub(super) struct Lifecycle {
     leads_until: Option<Instant>,
     /// Set once the broker is asked to stop: when it goes whatever the controller says.
     leaves_until: Option<Instant>,
+    /// Set once it has asked for others to lead: no further heartbeat has the controller count it out before.
+    farewell_until: Option<Instant>,
     has_served: bool,
 }
 
@@ -101,6 +107,7 @@ impl Lifecycle {
             asked_at: now,
             leads_until: None,
             leaves_until: None,
+            farewell_until: None,
             has_served: false,
         }
     }
@@ -128,18 +135,26 @@ impl Lifecycle {
                 ..
             }
         );
-        if (is_waiting || somebody == Leaving::IsWaited)
-            && self.stage != Stage::Unregistered
-            && let Some(due) = &mut self.due
-        {
-            *due = (*due).min(now);
+        if (is_waiting || somebody == Leaving::IsWaited) && self.stage != Stage::Unregistered {
+            self.bring_forward(now);
         }
+    }
+
+    fn bring_forward(&mut self, now: Instant) {
+        let soon = self.beyond_farewell(now);
+        if let Some(due) = &mut self.due {
+            *due = (*due).min(soon);
+        }
+    }
+
+    fn beyond_farewell(&self, at: Instant) -> Instant {
+        self.farewell_until.map_or(at, |until| at.max(until))
     }
 
     /// There is something to say that others wait for.
     pub(super) fn hurry(&mut self, now: Instant) {
-        if let (Stage::Registered { .. }, Some(due)) = (self.stage, &mut self.due) {
-            *due = (*due).min(now);
+        if matches!(self.stage, Stage::Registered { .. }) {
+            self.bring_forward(now);
         }
     }
 
@@ -162,6 +177,9 @@ impl Lifecycle {
     pub(super) fn take_ask(&mut self, now: Instant) -> Option<Ask> {
         self.due.take_if(|due| *due <= now)?;
         self.asked_at = now;
+        if self.leaves_until.is_some() {
+            self.farewell_until.get_or_insert(now.plus(FAREWELL));
+        }
         match self.stage {
             Stage::Unregistered => Some(Ask::Register),
             Stage::Registered { epoch, .. } => Some(Ask::Heartbeat {
@@ -232,7 +250,7 @@ impl Lifecycle {
                 } else {
                     self.pace.interval
                 };
-                self.due = Some(now.plus(pause));
+                self.due = Some(self.beyond_farewell(now.plus(pause)));
                 let serves = !heard.is_fenced && !self.has_served;
                 self.has_served |= serves;
                 serves.then_some(Turn::Serve)
@@ -384,8 +402,16 @@ mod tests {
             life.on_heard(heard(false, false), at(110)),
             Some(Turn::Serve)
         );
-        assert_eq!(life.take_ask(at(160)), leaving);
-        assert_eq!(life.on_heard(heard(true, true), at(160)), Some(Turn::Stop));
+        assert_eq!(
+            life.take_ask(at(1_099)),
+            None,
+            "its clients look for others"
+        );
+        assert_eq!(life.take_ask(at(1_100)), leaving);
+        assert_eq!(
+            life.on_heard(heard(true, true), at(1_110)),
+            Some(Turn::Stop)
+        );
         assert_eq!(life.next_deadline(), None);
 
         let mut stuck = registered();
