@@ -3,8 +3,10 @@
 //! Asks over the protocol of clients, so that it shows what clients of that broker are told. What does not answer is part of the
 //! picture: it is shown, and not waited for.
 
+mod asking;
 mod findings;
 mod look;
+mod sights;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -24,6 +26,7 @@ use crate::connect;
 use crate::failure::Failure;
 use crate::table::{Table, print_json};
 use findings::Finding;
+use sights::Voter;
 
 #[derive(Args, Debug)]
 pub(crate) struct ClusterArgs {
@@ -61,8 +64,14 @@ struct Seen {
     topics: Vec<Topic>,
     details: Details,
     features: BTreeMap<String, i16>,
-    /// Brokers that refuse every partition that they lead, as others say.
+    /// Brokers that live and have no controller, or refuse every partition that they lead, as others say.
     serves_nothing: Vec<i32>,
+    /// No broker that answers has a controller, and none serves what it led.
+    is_unserved: bool,
+    /// Words of brokers that answer and have no controller.
+    cut_off: BTreeMap<i32, String>,
+    /// Voters that do not follow or are no brokers, and answer.
+    voters: BTreeMap<i32, Voter>,
     moving: Vec<Moving>,
 }
 
@@ -180,12 +189,15 @@ fn write_status(out: &mut impl Write, seen: &Seen) -> std::io::Result<()> {
         }
         Err(_) => writeln!(out, "controller   not reachable")?,
     }
-    let fenced = cluster.brokers.iter().filter(|it| it.is_fenced).count();
-    writeln!(
-        out,
-        "brokers      {}, {fenced} fenced",
-        cluster.brokers.len()
-    )?;
+    let brokers = cluster.brokers.len();
+    if seen.quorum.is_ok() && !seen.is_unserved {
+        let fenced = cluster.brokers.iter().filter(|it| it.is_fenced).count();
+        writeln!(out, "brokers      {brokers}, {fenced} fenced")?;
+    } else {
+        // Nobody fences those that are away.
+        let answer = seen.log_dirs.values().filter(|it| it.is_ok()).count();
+        writeln!(out, "brokers      {brokers}, of which {answer} answer")?;
+    }
     let dirs: Vec<&LogDir> = seen.log_dirs.values().flatten().flatten().collect();
     let failed = dirs.iter().filter(|dir| dir.is_failed).count();
     writeln!(out, "directories  {}, {failed} offline", dirs.len())?;
@@ -204,12 +216,8 @@ fn write_status(out: &mut impl Write, seen: &Seen) -> std::io::Result<()> {
         .map(|(name, level)| format!("{} {level}", model::printable(name)))
         .collect();
     writeln!(out, "features     {}", features.join(", "))?;
-    if findings::lacks_eligible_leaders(seen) {
-        writeln!(
-            out,
-            "             eligible.leader.replicas.version is 0 though several nodes vote: raise it with \
-             `kafka-features upgrade --feature eligible.leader.replicas.version=1`"
-        )?;
+    for note in findings::notes(seen) {
+        writeln!(out, "             {note}")?;
     }
     Ok(())
 }
@@ -233,6 +241,7 @@ fn status_json(seen: &Seen, findings: &[Finding]) -> Value {
         "below_min_isr_partitions": names(&state.below_min),
         "under_replicated_partitions": names(&state.under_replicated),
         "features": seen.features,
+        "notes": findings::notes(seen),
         "findings": findings.collect::<Vec<Value>>(),
     })
 }

@@ -1,5 +1,7 @@
 //! The way from the global flags to a cluster.
 
+use std::time::Duration;
+
 use client::{Client, Error, Options, Outage, Outages, QuorumInfo};
 use env::Env;
 
@@ -25,6 +27,25 @@ pub(crate) fn quorum(env: &Env, global: &Global) -> Result<QuorumInfo, Failure> 
     let options = options(global);
     Ok(Client::find_quorum(env, &global.bootstrap, options)?)
 }
+
+/// The failure of a verb, with the cause where that is the cluster's: no majority of the voters.
+pub(crate) fn explained(global: &Global, failure: Failure) -> Failure {
+    if !failure.is_outage() {
+        return failure;
+    }
+    let options = Options {
+        timeout: CAUSE_WAIT,
+        io_timeout: CAUSE_WAIT,
+        ..Options::default()
+    };
+    match Client::find_quorum(&Env::real(), &global.bootstrap, options) {
+        Err(cause @ Error::NoController { .. }) => failure.because(&cause),
+        _ => failure,
+    }
+}
+
+/// A broker that knows of no controller says so at once.
+const CAUSE_WAIT: Duration = Duration::from_secs(1);
 
 fn options(global: &Global) -> Options {
     Options {

@@ -21,6 +21,8 @@ pub(crate) struct Failure {
     kind: Kind,
     message: String,
     hint: Option<String>,
+    /// Brokers could not be reached or did not lead: the cause may be that of the whole cluster.
+    is_outage: bool,
     /// Other failures of a command about several things.
     others: Vec<Failure>,
 }
@@ -31,6 +33,7 @@ impl Failure {
             kind: Kind::Failed,
             message: message.to_string(),
             hint: None,
+            is_outage: false,
             others: Vec::new(),
         }
     }
@@ -73,6 +76,18 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Failure {
         self.hint = Some(hint.to_string());
         self
+    }
+
+    /// True if brokers could not be reached or did not lead, in this failure or in another one of the same command.
+    pub(crate) fn is_outage(&self) -> bool {
+        self.is_outage || self.others.iter().any(Failure::is_outage)
+    }
+
+    /// The same failure with the cause of all that is not served, and what to do about that.
+    #[must_use]
+    pub(crate) fn because(mut self, cause: &client::Error) -> Failure {
+        self.hint = hint(cause);
+        self.after(format!("{cause}, so that nothing is served"))
     }
 
     /// True if standard output was closed by its reader.
@@ -121,10 +136,12 @@ impl From<io::Error> for Failure {
 impl From<client::Error> for Failure {
     fn from(error: client::Error) -> Failure {
         let hint = hint(&error);
-        let failure = match error {
+        let is_outage = error.is_outage();
+        let mut failure = match error {
             client::Error::Address { .. } | client::Error::Protocol { .. } => Failure::usage(error),
             _ => Failure::new(error),
         };
+        failure.is_outage = is_outage;
         match hint {
             Some(hint) => failure.hint(hint),
             None => failure,

@@ -37,9 +37,10 @@ use crate::grammar::{Cli, Command};
 fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let global = cli.global.clone();
     match grammar::check_used(&matches).and_then(|()| run(cli)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => connect::explained(&global, failure).report(),
     }
 }
 

@@ -244,6 +244,7 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     allocator::keep_freed_memory(config.memory.limit);
     env::at_rest(allocator::give_back);
     let dirs = config.log_dirs.clone();
+    let serves_clients = config.quorum.roles.broker;
     let life = Arc::new(Mutex::new(Life::Starting));
     outlive_file_limit()?;
     stop_on_signal(Arc::clone(&life))?;
@@ -268,7 +269,7 @@ fn run(env: Env, config: Broker) -> Result<(), Failure> {
     systemd::ready(window);
     // Nobody may be reading; the broker runs all the same.
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(banner(&broker.addresses, &dirs).as_bytes());
+    let _ = out.write_all(banner(&broker.addresses, &dirs, serves_clients).as_bytes());
     let _ = out.flush();
     drop(out);
     // This thread only waits from now on.
@@ -363,15 +364,23 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 /// The lines that a person wants to see once the broker is up.
-fn banner(addresses: &[SocketAddr], dirs: &[PathBuf]) -> String {
+fn banner(addresses: &[SocketAddr], dirs: &[PathBuf], serves_clients: bool) -> String {
     let bootstrap = match addresses.first().map(|first| dialled(*first).to_string()) {
         Some(first) if first != "127.0.0.1:9092" => format!(" -b {first}"),
         _ => String::new(),
     };
     let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    let first_try = if serves_clients {
+        format!(
+            "try: echo hello | esker produce greetings{bootstrap}\n     esker consume greetings{bootstrap}"
+        )
+    } else {
+        // A controller alone has no topics for clients.
+        format!("try: esker cluster quorum{bootstrap}")
+    };
     format!(
-        "esker {} listens on {}\ndata in {}\ntry: echo hello | esker produce greetings{bootstrap}\n     esker consume greetings{bootstrap}\n",
+        "esker {} listens on {}\ndata in {}\n{first_try}\n",
         env!("ESKER_VERSION"),
         addresses.join(", "),
         dirs.join(", "),
@@ -415,7 +424,7 @@ mod tests {
             [here("data")],
             "Kafka's tools name directories absolutely"
         );
-        let banner = banner(&["127.0.0.1:9092".parse().unwrap()], &config.log_dirs);
+        let banner = banner(&["127.0.0.1:9092".parse().unwrap()], &config.log_dirs, true);
         assert!(
             banner.contains("127.0.0.1:9092") && banner.contains("/data"),
             "{banner}"
@@ -440,9 +449,9 @@ mod tests {
         assert_eq!(config.log_dirs, [here("x"), here("y")]);
         assert_eq!(config.listeners[0].address(), "127.0.0.1:9999");
         let bound = ["127.0.0.1:9999".parse().unwrap()];
-        assert!(banner(&bound, &config.log_dirs).contains("-b 127.0.0.1:9999"));
+        assert!(banner(&bound, &config.log_dirs, true).contains("-b 127.0.0.1:9999"));
         let everywhere = ["[::]:9999".parse().unwrap()];
-        assert!(banner(&everywhere, &config.log_dirs).contains("-b [::1]:9999"));
+        assert!(banner(&everywhere, &config.log_dirs, true).contains("-b [::1]:9999"));
     }
 
     #[test]

@@ -17,8 +17,8 @@ mod session;
 pub use admin::{
     ActiveProducer, BrokerInfo, Change, ClusterInfo, Committed, Created, DescribedTransaction,
     Found, GroupInfo, GroupMember, ListedGroup, ListedTransaction, LogDir, NewTopic, OffsetSpec,
-    Part, PartitionInfo, QuorumInfo, ReplicaEnds, ReplicaInfo, ReplicaReader, Resource, Setting,
-    SettingSource, Stored, VoterAddress, VoterKey,
+    Part, PartitionInfo, QuorumInfo, QuorumSight, ReplicaEnds, ReplicaInfo, ReplicaReader,
+    Resource, Setting, SettingSource, Stored, VoterAddress, VoterKey,
 };
 pub use cluster::{Client, Options, Outage, Outages, Partition, Topic};
 pub use connection::Connection;

@@ -125,7 +125,7 @@ class Session:
         if words[0] in KAFKA:
             if not (shutil.which("java") and installs.JARS.exists()):
                 return ""
-            text = shlex.join([*map(str, installs.java_command()), KAFKA[words[0]], *words[1:]])
+            text = shlex.join([*map(str, installs.java_command()), KAFKA[words[0]]]) + text.removeprefix(words[0])
         if words[:3] == ["esker", "repair", "--new-quorum"]:
             typed = re.search(r"cluster.id=(\S+)", (machine.state / "meta.properties").read_text())[1]
         # The status is asked as an operator asks it: until it says what it should. Other commands wait by themselves.

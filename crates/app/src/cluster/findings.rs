@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use client::{LogDir, Partition, QuorumInfo, ReplicaInfo};
+use client::{LogDir, Partition, QuorumInfo, ReplicaInfo, Topic};
 
+use super::sights::Voter;
 use super::{Seen, address_of, now};
 
 /// A voter that has not fetched for so long does not follow: five times Kafka's `controller.quorum.fetch.timeout.ms`.
@@ -43,7 +44,7 @@ impl fmt::Display for Named<'_> {
 /// Partitions that are not as they should be.
 #[derive(Default)]
 pub(super) struct Partitions<'a> {
-    /// Without a leader.
+    /// Without a leader, or with one that serves nothing like all others.
     pub(super) offline: Vec<Named<'a>>,
     /// With a leader, and with fewer replicas in sync than `min.insync.replicas`.
     pub(super) below_min: Vec<Named<'a>>,
@@ -62,7 +63,7 @@ impl<'a> Partitions<'a> {
                     topic: &topic.name,
                     partition,
                 };
-                if partition.leader.is_none() {
+                if partition.leader.is_none() || seen.is_unserved {
                     found.offline.push(named);
                     continue;
                 }
@@ -83,19 +84,78 @@ impl<'a> Partitions<'a> {
 pub(super) fn of(seen: &Seen) -> Vec<Finding> {
     let mut found = Vec::new();
     match &seen.quorum {
-        Ok(quorum) => voters(seen, quorum, &mut found),
-        Err(why) => found.push(finding(
-            format!("nobody answers for the quorum, so that nothing can be created or changed: {why}"),
-            "start controllers until a majority of the voters runs, and see to it that they reach each other",
-        )),
+        Ok(quorum) => {
+            if seen.is_unserved {
+                found.push(unheard(seen, quorum));
+            }
+            voters(seen, quorum, &mut found);
+        }
+        Err(why) => found.push(nobody_decides(seen, why)),
     }
+    // Without a controller nobody fences brokers or elects leaders: what is known of them is of the moment before.
+    if !seen.is_unserved {
+        brokers(seen, &mut found);
+    }
+    directories(seen, &mut found);
+    if !seen.is_unserved {
+        partitions(seen, &mut found);
+        reassignments(seen, &mut found);
+    }
+    found
+}
+
+/// The quorum has a leader, and no broker hears from it.
+fn unheard(seen: &Seen, quorum: &QuorumInfo) -> Finding {
+    let said: Vec<&str> = seen.cut_off.values().map(String::as_str).collect();
+    let place = address_of(seen, quorum.leader);
+    let place = place.map(|at| format!(" at {at}")).unwrap_or_default();
+    finding(
+        format!(
+            "no partition is served: {}",
+            model::printable(&said.join(", "))
+        ),
+        format!(
+            "do the brokers reach node {}{place}, the active controller? Their logs say what they wait for",
+            quorum.leader
+        ),
+    )
+}
+
+fn nobody_decides(seen: &Seen, why: &str) -> Finding {
+    let (served, todo) = if seen.is_unserved {
+        (
+            "no partition is served and ",
+            "start controllers until a majority of the voters runs, and see to it that they reach each other: partitions are served again then",
+        )
+    } else {
+        (
+            "",
+            "start controllers until a majority of the voters runs, and see to it that they reach each other",
+        )
+    };
+    finding(
+        format!(
+            "nobody answers for the quorum, so that {served}nothing can be created or changed: {why}"
+        ),
+        todo,
+    )
+}
+
+fn brokers(seen: &Seen, found: &mut Vec<Finding>) {
     for broker in seen.cluster.brokers.iter().filter(|it| it.is_fenced) {
+        let at = super::address(broker);
+        let todo = match seen.cut_off.get(&broker.id) {
+            Some(words) => format!(
+                "it runs at {at} and says: {}. Does it reach the controllers? Its log says what it waits for",
+                model::printable(words)
+            ),
+            None => format!(
+                "the controller hears nothing from it: start it, or see what it reports at {at}"
+            ),
+        };
         found.push(finding(
             format!("broker {} is fenced and serves no clients", broker.id),
-            format!(
-                "the controller hears nothing from it: start it, or see what it reports at {}",
-                super::address(broker)
-            ),
+            todo,
         ));
     }
     for broker in &seen.serves_nothing {
@@ -105,6 +165,9 @@ pub(super) fn of(seen: &Seen) -> Vec<Finding> {
              controllers?",
         ));
     }
+}
+
+fn directories(seen: &Seen, found: &mut Vec<Finding>) {
     for (broker, dirs) in &seen.log_dirs {
         match dirs {
             Ok(dirs) => {
@@ -122,9 +185,6 @@ pub(super) fn of(seen: &Seen) -> Vec<Finding> {
             )),
         }
     }
-    partitions(seen, &mut found);
-    reassignments(seen, &mut found);
-    found
 }
 
 fn failed(dir: &LogDir) -> Finding {
@@ -157,8 +217,43 @@ fn full(dir: &LogDir) -> Finding {
     )
 }
 
+/// Hints at faults that are none yet.
+pub(super) fn notes(seen: &Seen) -> Vec<String> {
+    let mut notes = Vec::new();
+    if lacks_eligible_leaders(seen) {
+        let note = "eligible.leader.replicas.version is 0 though several nodes vote: raise it with \
+                    `kafka-features upgrade --feature eligible.leader.replicas.version=1`";
+        notes.push(note.to_owned());
+    }
+    notes.extend(seen.topics.iter().filter_map(|topic| lone(seen, topic)));
+    notes
+}
+
+/// An internal topic of the time when the cluster was one node: with that node, groups or transactions are gone.
+fn lone(seen: &Seen, topic: &Topic) -> Option<String> {
+    let live = seen.cluster.brokers.iter().filter(|it| !it.is_fenced);
+    let (live, wanted) = (live.count(), live_replicas(seen));
+    let is_lone = |partition: &Partition| partition.replicas.len() == 1;
+    let lone = topic.partitions.iter().filter(|it| is_lone(it)).count();
+    let needs_more = topic.is_internal && 2 <= live && 0 < lone;
+    needs_more.then(|| {
+        format!(
+            "{} has {lone} partitions of one replica, though {live} brokers live: give them {wanted} with `kafka-reassign-partitions`, \
+             or the loss of one broker stops groups or transactions",
+            model::printable(&topic.name)
+        )
+    })
+}
+
+/// As many replicas as an internal topic has at most.
+fn live_replicas(seen: &Seen) -> usize {
+    const REPLICAS_MAX: usize = 3;
+    let live = seen.cluster.brokers.iter().filter(|it| !it.is_fenced);
+    live.count().min(REPLICAS_MAX)
+}
+
 /// True if several nodes vote and the cluster has no eligible leaders, as one that grew or was upgraded.
-pub(super) fn lacks_eligible_leaders(seen: &Seen) -> bool {
+fn lacks_eligible_leaders(seen: &Seen) -> bool {
     const SEVERAL: usize = 3;
     let voters = seen.quorum.as_ref().map_or(0, |quorum| quorum.voters.len());
     let level = seen.features.get("eligible.leader.replicas.version");
@@ -192,9 +287,21 @@ fn reassignments(seen: &Seen, found: &mut Vec<Finding>) {
 /// Voters that fetch, the leader among them.
 pub(super) fn following(quorum: &QuorumInfo) -> Vec<&ReplicaInfo> {
     let voters = quorum.voters.iter();
+    let fetches = |voter: &ReplicaInfo| silence_ms(quorum, voter).is_some_and(|it| it < SILENT_MS);
     voters
-        .filter(|voter| silence_ms(quorum, voter).is_some_and(|silence| silence < SILENT_MS))
+        .filter(|voter| fetches(voter) && successor(quorum, voter).is_none())
         .collect()
+}
+
+/// The replica that fetches in the place of a voter: the same node with another directory.
+fn successor<'a>(quorum: &'a QuorumInfo, voter: &ReplicaInfo) -> Option<&'a ReplicaInfo> {
+    let mut observers = quorum.observers.iter();
+    observers.find(|it| {
+        it.node == voter.node
+            && it.directory != voter.directory
+            && silence_ms(quorum, it).is_some_and(|silence| silence < SILENT_MS)
+            && voter.last_fetch_ms < it.last_fetch_ms
+    })
 }
 
 /// Voters that must run for anything to be decided.
@@ -209,34 +316,82 @@ fn silence_ms(quorum: &QuorumInfo, voter: &ReplicaInfo) -> Option<i64> {
 fn voters(seen: &Seen, quorum: &QuorumInfo, found: &mut Vec<Finding>) {
     let following = following(quorum);
     let spare = following.len().saturating_sub(majority(quorum));
-    let silent = quorum
-        .voters
-        .iter()
-        .filter(|voter| !following.contains(voter));
-    for voter in silent {
-        let what = match silence_ms(quorum, voter) {
-            Some(silence) => format!(
-                "voter {} has not fetched the metadata for {} s",
-                voter.node,
-                silence / 1000
-            ),
-            None => format!(
-                "voter {} has not fetched the metadata since node {} leads",
-                voter.node, quorum.leader
-            ),
-        };
-        let place = address_of(seen, voter.node);
-        let place = place.map(|at| format!(" at {at}")).unwrap_or_default();
-        let margin = match spare {
-            0 => "no other voter may be lost until then".to_owned(),
-            spare => format!("{spare} more may be lost until then"),
-        };
-        let todo = format!(
-            "start node {}{place}, or see what it reports; {margin}",
-            voter.node
-        );
-        found.push(finding(what, todo));
+    let margin = match spare {
+        0 => "no other voter may be lost until then".to_owned(),
+        spare => format!("{spare} more may be lost until then"),
+    };
+    for voter in &quorum.voters {
+        if following.contains(&voter) {
+            found.extend(unregistered(seen, voter.node));
+        } else {
+            let (what, todo) = silent(seen, quorum, voter);
+            found.push(finding(what, format!("{todo}; {margin}")));
+        }
     }
+}
+
+/// A voter that follows, and is a broker that no client can use yet.
+fn unregistered(seen: &Seen, node: i32) -> Option<Finding> {
+    if seen.cluster.brokers.iter().any(|broker| broker.id == node) {
+        return None;
+    }
+    let words = seen.voters.get(&node)?.cut_off.as_ref()?;
+    Some(finding(
+        format!(
+            "node {node} votes and is not registered as a broker yet: no topic can have a replica there"
+        ),
+        format!(
+            "a node that has just started registers within seconds: ask again; if it stays so, see its log (it says: {})",
+            model::printable(words)
+        ),
+    ))
+}
+
+/// A voter that does not follow, and what to do about it.
+fn silent(seen: &Seen, quorum: &QuorumInfo, voter: &ReplicaInfo) -> (String, String) {
+    let node = voter.node;
+    if let Some(successor) = successor(quorum, voter) {
+        let what = format!(
+            "node {node} runs with another directory ({}) than it votes with ({}), and has no vote",
+            successor.directory, voter.directory
+        );
+        let todo = format!(
+            "if the old directory will not come back: `esker cluster remove-voter {node}`, then `esker cluster add-voter {node}`"
+        );
+        return (what, todo);
+    }
+    let place = address_of(seen, node);
+    let place = place.map(|at| format!(" at {at}")).unwrap_or_default();
+    let what = match silence_ms(quorum, voter) {
+        Some(silence) => format!(
+            "voter {node} has not fetched the metadata for {} s",
+            silence / 1000
+        ),
+        None => format!(
+            "voter {node} has not fetched the metadata since node {} leads",
+            quorum.leader
+        ),
+    };
+    let todo = match seen.voters.get(&node) {
+        None => format!("start node {node}{place}, or see what it reports"),
+        Some(Voter {
+            cluster_id: Some(other),
+            ..
+        }) if *other != seen.cluster.cluster_id => format!(
+            "a node of another cluster ({}) answers{place}: it was started without --voters and --bootstrap-controller, or with others; \
+             start it with those of this cluster",
+            model::printable(other)
+        ),
+        Some(Voter {
+            cut_off: Some(words),
+            ..
+        }) => format!(
+            "it runs{place} and says: {}; its log says more",
+            model::printable(words)
+        ),
+        Some(_) => format!("it runs{place}: its log says why it does not follow"),
+    };
+    (what, todo)
 }
 
 fn partitions(seen: &Seen, found: &mut Vec<Finding>) {
@@ -285,6 +440,12 @@ fn leaderless(seen: &Seen, offline: &[Named<'_>], found: &mut Vec<Finding>) {
         complete.dedup();
         by_complete.entry(complete).or_default().push(*named);
     }
+    let all = seen.topics.iter().map(|topic| topic.partitions.len());
+    let others = if offline.len() < all.sum() {
+        "; other partitions are served"
+    } else {
+        ""
+    };
     for (complete, partitions) in by_complete {
         let what = format!("{} no leader: {}", count(&partitions), some(&partitions));
         let todo = if complete.is_empty() {
@@ -295,7 +456,7 @@ fn leaderless(seen: &Seen, offline: &[Named<'_>], found: &mut Vec<Finding>) {
             )
         } else {
             format!(
-                "broker {} has all that was acknowledged: they come back with it and its directories; other partitions are served",
+                "broker {} has all that was acknowledged: they come back with it and its directories{others}",
                 any_of(&complete)
             )
         };
@@ -328,6 +489,8 @@ fn come_back(seen: &Seen, partitions: &[Named<'_>]) -> String {
         brokers.any(|broker| broker.id == *id && !broker.is_fenced)
     };
     let (alive, away): (Vec<i32>, Vec<i32>) = missing.into_iter().partition(lives);
+    let is_listed = |id: &i32| seen.cluster.brokers.iter().any(|broker| broker.id == *id);
+    let (away, gone): (Vec<i32>, Vec<i32>) = away.into_iter().partition(is_listed);
     let (stuck, alive): (Vec<i32>, Vec<i32>) =
         alive.into_iter().partition(|id| is_stuck(seen, *id));
     let start = format!("start {}; replicas catch up by themselves", all_of(&away));
@@ -341,7 +504,17 @@ fn come_back(seen: &Seen, partitions: &[Named<'_>]) -> String {
         all_of(&stuck),
         if stuck.len() == 1 { "it" } else { "them" }
     );
-    let all = [(&away, start), (&stuck, cannot), (&alive, watch)];
+    let reassign = format!(
+        "{} {} not on the list of brokers: give the replicas to others with `kafka-reassign-partitions`",
+        all_of(&gone),
+        if gone.len() == 1 { "is" } else { "are" }
+    );
+    let all = [
+        (&away, start),
+        (&gone, reassign),
+        (&stuck, cannot),
+        (&alive, watch),
+    ];
     let all = all.into_iter().filter(|(brokers, _)| !brokers.is_empty());
     all.map(|(_, text)| text)
         .collect::<Vec<String>>()

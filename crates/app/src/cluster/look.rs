@@ -3,17 +3,17 @@
 //! Each question has a thread and a connection of its own. An answer that is not there in time is an error of that question alone.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use client::{Client, ClusterInfo, Error, LogDir, Options, Topic};
+use client::{BrokerInfo, Client, ClusterInfo, Error, LogDir, QuorumInfo, ReplicaInfo, Topic};
 use env::Env;
-use model::Instant;
 use wire::ErrorCode;
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use wire::messages::{ListOffsetsRequest, ListPartitionReassignmentsRequest};
 
-use super::{Moving, Seen, details};
+use super::asking::Asking;
+use super::sights::{self, Sights};
+use super::{Details, Moving, Seen, details, findings};
 use crate::arguments::Global;
 use crate::failure::Failure;
 
@@ -21,65 +21,8 @@ use crate::failure::Failure;
 const PROBES_MAX: usize = 5;
 /// A reassignment that does not move is looked at again after this pause, if there is time.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-
-/// Where the answers come from, and until when they may.
-#[derive(Clone)]
-struct Asking {
-    bootstrap: String,
-    until: Instant,
-    timeout: Duration,
-}
-
-impl Asking {
-    fn left(&self, env: &Env) -> Duration {
-        self.until.since(env.clock.now())
-    }
-
-    /// Asks on a thread of its own, which is left alone when its time is up.
-    #[allow(clippy::disallowed_methods)] // the environment's workers take turns, and these calls wait
-    fn ask<T: Send + 'static>(
-        &self,
-        what: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
-    ) -> Pending<T> {
-        let (sender, answer) = channel();
-        let asking = self.clone();
-        std::thread::spawn(move || {
-            let env = Env::real();
-            let left = asking.left(&env);
-            let options = Options {
-                timeout: left,
-                io_timeout: left.max(Duration::from_millis(1)),
-                ..Options::default()
-            };
-            let answer = Client::connect(&env, &asking.bootstrap, options);
-            // Nobody waits for it any more.
-            let _ = sender.send(answer.and_then(|mut client| what(&mut client)));
-        });
-        Pending {
-            answer,
-            asking: self.clone(),
-        }
-    }
-}
-
-struct Pending<T> {
-    answer: Receiver<Result<T, Error>>,
-    asking: Asking,
-}
-
-impl<T> Pending<T> {
-    fn get(self, what: &str) -> Result<T, Error> {
-        let left = self.asking.left(&Env::real());
-        let answer = self.answer.recv_timeout(left);
-        answer.unwrap_or_else(|_| {
-            Err(Error::TimedOut {
-                what: what.to_owned(),
-                after: self.asking.timeout,
-                last: None,
-            })
-        })
-    }
-}
+/// Brokers that are down but not fenced, as nobody can fence them, are not waited for longer.
+const ALONE_WAIT: Duration = Duration::from_secs(3);
 
 /// Everything about a cluster. An error says that no broker of it answers.
 pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
@@ -91,23 +34,53 @@ pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
         timeout,
     };
     let cluster = asking.ask(Client::describe_cluster);
+    let cluster = cluster.get("describing the cluster").map_err(waits)?;
+    let brokers = cluster.brokers.iter();
+    let numbers = brokers.map(|broker| (super::address(broker), broker.id));
+    let numbers: BTreeMap<String, i32> = numbers.collect();
+    let Sights {
+        quorum,
+        source,
+        cut_off,
+    } = sights::sights(&asking, &numbers);
+    match source {
+        Some(address) => with_controller(&asking.at(&address), quorum, cut_off),
+        None => without_controller(&asking.for_at_most(ALONE_WAIT), cluster, quorum, cut_off),
+    }
+}
+
+type Quorum = Result<QuorumInfo, Error>;
+
+/// As a broker that has a controller says.
+fn with_controller(
+    asking: &Asking,
+    quorum: Quorum,
+    cut_off: BTreeMap<i32, String>,
+) -> Result<Seen, Failure> {
+    let env = Env::real();
+    let cluster = asking.ask(Client::describe_cluster);
     let topics = asking.ask(Client::topics);
-    let quorum = asking.ask(Client::describe_quorum);
     let features = asking.ask(Client::finalized_features);
     let moving = asking.ask(reassignments);
     let cluster = cluster.get("describing the cluster").map_err(waits)?;
+    let asked = quorum.as_ref().map(|quorum| doubtful(quorum, &cluster));
+    let voters = sights::voters(asking, &asked.unwrap_or_default());
     let topics = topics.get("listing topics").map_err(waits)?;
     let short = topics.clone();
     let details = asking.ask(move |client| Ok(details(client, &short)));
-    let (mut log_dirs, serving) = brokers(&asking, &cluster, &topics);
+    let (mut log_dirs, serving) = brokers(asking, &cluster, &topics);
     let mut moving = moving.get("listing reassignments").unwrap_or_default();
-    look_again(&asking, &env, &mut moving, &mut log_dirs);
-    let serves_nothing = serving.into_iter().filter(|(_, serves)| !serves);
+    look_again(asking, &env, &mut moving, &mut log_dirs);
+    let live = cluster.brokers.iter().filter(|broker| !broker.is_fenced);
+    let silent = |id: &i32| serving.get(id) == Some(&false) || cut_off.contains_key(id);
     Ok(Seen {
         details: details.get("describing topics").unwrap_or_default(),
-        quorum: (quorum.get("describing the quorum")).map_err(|error| error.to_string()),
+        quorum: quorum.map_err(|error| error.to_string()),
         features: features.get("describing features").unwrap_or_default(),
-        serves_nothing: serves_nothing.map(|(broker, _)| broker).collect(),
+        serves_nothing: live.map(|broker| broker.id).filter(silent).collect(),
+        is_unserved: false,
+        cut_off,
+        voters,
         cluster,
         log_dirs,
         topics,
@@ -115,9 +88,52 @@ pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
     })
 }
 
+/// As a broker says that has no controller: its metadata are of the moment before.
+fn without_controller(
+    asking: &Asking,
+    cluster: ClusterInfo,
+    quorum: Quorum,
+    cut_off: BTreeMap<i32, String>,
+) -> Result<Seen, Failure> {
+    let topics = asking.ask(Client::topics);
+    let features = asking.ask(Client::finalized_features);
+    let topics = topics.get("listing topics").map_err(waits)?;
+    let (log_dirs, serving) = brokers(asking, &cluster, &topics);
+    let serves = |broker: &BrokerInfo| serving.get(&broker.id) == Some(&true);
+    Ok(Seen {
+        details: Details::default(),
+        quorum: quorum.map_err(|error| error.to_string()),
+        features: features.get("describing features").unwrap_or_default(),
+        serves_nothing: cut_off.keys().copied().collect(),
+        is_unserved: !cut_off.is_empty() && !cluster.brokers.iter().any(serves),
+        cut_off,
+        voters: BTreeMap::new(),
+        cluster,
+        log_dirs,
+        topics,
+        moving: Vec::new(),
+    })
+}
+
+/// Voters that may run without a part in the cluster: those that do not follow, and those that are no brokers of it.
+fn doubtful(quorum: &QuorumInfo, cluster: &ClusterInfo) -> Vec<(i32, String)> {
+    let following = findings::following(quorum);
+    let of_broker = |id: i32| cluster.brokers.iter().find(|broker| broker.id == id);
+    let address = |voter: &ReplicaInfo| {
+        let own = quorum.addresses.get(&voter.node).cloned();
+        own.or_else(|| of_broker(voter.node).map(super::address))
+    };
+    let voters = quorum.voters.iter();
+    let doubtful =
+        voters.filter(|voter| of_broker(voter.node).is_none() || !following.contains(voter));
+    doubtful
+        .filter_map(|voter| Some((voter.node, address(voter)?)))
+        .collect()
+}
+
 type LogDirs = BTreeMap<i32, Result<Vec<LogDir>, String>>;
 
-/// Directories of each broker that lives, and whether it serves what others say that it leads.
+/// Directories of each broker that lives, and whether it serves what others say that it leads, if anything.
 fn brokers(
     asking: &Asking,
     cluster: &ClusterInfo,
@@ -136,7 +152,7 @@ fn brokers(
     for (id, dirs, serves) in asked {
         let dirs = dirs.get(&format!("asking broker {id}"));
         log_dirs.insert(id, dirs.map_err(|error| error.to_string()));
-        if let Ok(serves) = serves.get("") {
+        if let Ok(Some(serves)) = serves.get("") {
             serving.insert(id, serves);
         }
     }
@@ -156,9 +172,14 @@ fn led_by(broker: i32, topics: &[Topic]) -> Vec<(String, i32)> {
 }
 
 /// False if a broker refuses all partitions that it leads as others say: it has not heard from the controller, or is on its way out.
-fn serves(client: &mut Client, broker: i32, led: Vec<(String, i32)>) -> Result<bool, Error> {
+/// `None` if it leads none.
+fn serves(
+    client: &mut Client,
+    broker: i32,
+    led: Vec<(String, i32)>,
+) -> Result<Option<bool>, Error> {
     if led.is_empty() {
-        return Ok(true);
+        return Ok(None);
     }
     let topic = |(name, partition_index): (String, i32)| ListOffsetsTopic {
         name,
@@ -177,7 +198,7 @@ fn serves(client: &mut Client, broker: i32, led: Vec<(String, i32)>) -> Result<b
     let answer = client.call_broker(broker, &request)?;
     let mut all = answer.topics.iter().flat_map(|topic| &topic.partitions);
     let refused = ErrorCode::NotLeaderOrFollower.code();
-    Ok(!all.all(|partition| partition.error_code == refused))
+    Ok(Some(!all.all(|partition| partition.error_code == refused)))
 }
 
 fn reassignments(client: &mut Client) -> Result<Vec<Moving>, Error> {

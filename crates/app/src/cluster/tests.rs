@@ -90,6 +90,9 @@ fn healthy() -> Seen {
         ]
         .into(),
         serves_nothing: Vec::new(),
+        is_unserved: false,
+        cut_off: BTreeMap::new(),
+        voters: BTreeMap::new(),
         moving: Vec::new(),
     }
 }
@@ -189,6 +192,75 @@ fn a_controller_that_nobody_reaches_is_told_first_and_the_rest_is_still_shown() 
         "{text}"
     );
     assert_eq!(status_json(&seen, &[])["quorum"], Value::Null);
+}
+
+#[test]
+fn a_voter_that_is_a_broker_and_has_not_registered_is_named_and_a_controller_alone_is_not() {
+    let mut seen = healthy();
+    seen.cluster.brokers.pop();
+    seen.log_dirs.remove(&3);
+    seen.topics.clear();
+    // It answers as a part of the cluster, or not at all.
+    assert!(told(&seen).is_empty(), "{:?}", told(&seen));
+    seen.voters.insert(3, Voter::default());
+    assert!(told(&seen).is_empty(), "{:?}", told(&seen));
+    let words = "broker 3 has no controller".to_owned();
+    seen.voters.insert(
+        3,
+        Voter {
+            cut_off: Some(words),
+            cluster_id: None,
+        },
+    );
+    let (what, todo) = &told(&seen)[0];
+    assert!(what.starts_with("node 3 votes and is not registered as a broker yet"));
+    assert!(todo.contains("broker 3 has no controller"), "{todo}");
+}
+
+#[test]
+fn brokers_that_serve_nothing_are_said_to_though_the_quorum_has_a_leader() {
+    let mut seen = healthy();
+    seen.is_unserved = true;
+    seen.cut_off = [(1, "broker 1 has no controller".to_owned())].into();
+    // Brokers without a controller know the moment before.
+    seen.cluster.brokers[1].is_fenced = true;
+    assert_eq!(
+        told(&seen),
+        [(
+            "no partition is served: broker 1 has no controller".to_owned(),
+            "do the brokers reach node 2 at b:9093, the active controller? Their logs say what they wait for".to_owned()
+        )]
+    );
+    assert!(
+        text(&seen).contains("3 of 1 topics, 3 offline"),
+        "{}",
+        text(&seen)
+    );
+}
+
+#[test]
+fn a_silent_voter_that_answers_is_not_to_be_started() {
+    let mut seen = healthy();
+    let mut quorum = three();
+    quorum.voters[0].last_fetch_ms = Some(60_000);
+    seen.quorum = Ok(quorum);
+    let words = "broker 1 has no controller; log dir /data/1 is full".to_owned();
+    let mut voter = Voter {
+        cut_off: Some(words),
+        cluster_id: Some(seen.cluster.cluster_id.clone()),
+    };
+    seen.voters.insert(1, voter.clone());
+    assert_eq!(
+        told(&seen)[0].1,
+        "it runs at a:9093 and says: broker 1 has no controller; log dir /data/1 is full; its log says more; no other voter may be lost until then"
+    );
+    voter.cluster_id = Some("other".into());
+    seen.voters.insert(1, voter);
+    let (_, todo) = &told(&seen)[0];
+    assert!(
+        todo.starts_with("a node of another cluster (other) answers at a:9093"),
+        "{todo}"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use client::{Client, QuorumInfo, ReplicaInfo, VoterAddress, VoterKey};
+use client::{Client, Options, QuorumInfo, ReplicaInfo, VoterAddress, VoterKey};
 use model::Instant;
 use wire::ErrorCode;
 
@@ -15,6 +15,8 @@ use crate::failure::Failure;
 const FEATURE: &str = "kraft.version";
 /// A node that was just started has to fetch the metadata before it can be a voter.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A process that runs answers in less.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(200);
 
 #[derive(Args, Debug)]
@@ -156,10 +158,18 @@ fn address(
 
 pub(super) fn remove(client: &mut Client, args: &RemoveArgs) -> Result<(), Failure> {
     let until = now(client).plus(PATIENCE);
+    let mut has_tried = false;
     loop {
         let quorum = client.describe_quorum()?;
         let voter = quorum.voters.iter().find(|voter| voter.node == args.node);
         let Some(voter) = voter else {
+            if !has_tried && !is_known(client, &quorum, args.node)? {
+                return Err(Failure::new(format!(
+                    "there is no node {}, and nothing was changed; the voters are {}",
+                    args.node,
+                    names(&quorum)
+                )));
+            }
             return say(&format!("node {} is no voter", args.node), &quorum);
         };
         if quorum.voters.len() == 1 {
@@ -172,6 +182,7 @@ pub(super) fn remove(client: &mut Client, args: &RemoveArgs) -> Result<(), Failu
             node: voter.node,
             directory: voter.directory,
         };
+        has_tried = true;
         match client.remove_voter(key) {
             Ok(()) => {}
             Err(error) => match error.code() {
@@ -188,16 +199,75 @@ pub(super) fn remove(client: &mut Client, args: &RemoveArgs) -> Result<(), Failu
     }
 }
 
-/// One that is not on the list is no failure, as with voters.
+/// True if a node that has no vote follows the metadata or is registered as a broker. Any other number is a mistake of the one who typed it.
+fn is_known(client: &mut Client, quorum: &QuorumInfo, node: i32) -> Result<bool, Failure> {
+    let brokers = client.describe_cluster()?.brokers;
+    Ok(newest(&quorum.observers, node).is_some() || brokers.iter().any(|it| it.id == node))
+}
+
+/// A broker that runs is not taken off: it would come back by itself, or serve nobody. One that is not on the list is a failure, as it is
+/// for Kafka.
 pub(super) fn unregister(client: &mut Client, args: &RemoveArgs) -> Result<(), Failure> {
-    let outcome = client.unregister_broker(args.node);
-    let is_gone = |error: &client::Error| error.code() == Some(ErrorCode::BrokerIdNotRegistered);
-    if let Err(error) = outcome
-        && !is_gone(&error)
-    {
-        return Err(error.into());
+    let node = args.node;
+    await_fenced(client, node)?;
+    let left = replicas_on(client, node)?;
+    if let Err(error) = client.unregister_broker(node) {
+        if error.code() != Some(ErrorCode::BrokerIdNotRegistered) {
+            return Err(error.into());
+        }
+        let brokers = client.describe_cluster()?.brokers;
+        let brokers: Vec<String> = brokers.iter().map(|it| it.id.to_string()).collect();
+        return Err(Failure::new(format!(
+            "broker {node} is not on the list, and nothing was changed; the brokers are {}",
+            brokers.join(", ")
+        )));
     }
-    println(&format!("broker {} is not on the list", args.node))
+    println(&format!("broker {node} is taken off the list"))?;
+    if let Some(first) = left.first() {
+        env::tell!(
+            "warning: partitions with a replica on broker {node}: {}, {} among them; give them to others with `kafka-reassign-partitions`",
+            left.len(),
+            model::printable(first)
+        );
+    }
+    Ok(())
+}
+
+/// Waits until the controller has fenced a broker that gives no answer. One that answers is a failure.
+fn await_fenced(client: &mut Client, node: i32) -> Result<(), Failure> {
+    let until = now(client).plus(PATIENCE);
+    loop {
+        let cluster = client.describe_cluster()?;
+        let live = cluster.brokers.iter().find(|it| it.id == node);
+        if live.is_none_or(|it| it.is_fenced) {
+            return Ok(());
+        }
+        let address = client.address(node)?.to_owned();
+        let options = Options {
+            timeout: ANSWER_WAIT,
+            io_timeout: ANSWER_WAIT,
+            ..client.options().clone()
+        };
+        let answers = Client::quorum_at(client.env(), &address, options).is_ok();
+        if answers || until <= now(client) {
+            let what = format!("broker {node} at {address} is live, and nothing was changed");
+            return Err(Failure::new(what).hint(
+                "give its replicas to others with `kafka-reassign-partitions`, stop it, and give this command again",
+            ));
+        }
+        pause(client);
+    }
+}
+
+/// Partitions that have a replica on a broker.
+fn replicas_on(client: &mut Client, node: i32) -> Result<Vec<String>, Failure> {
+    let topics = client.topics()?;
+    let on_it = topics.iter().flat_map(|topic| {
+        let held = topic.partitions.iter();
+        let held = held.filter(|partition| partition.replicas.contains(&node));
+        held.map(|partition| format!("{}-{}", topic.name, partition.index))
+    });
+    Ok(on_it.collect())
 }
 
 fn now(client: &Client) -> Instant {
@@ -216,8 +286,11 @@ fn println(line: &str) -> Result<(), Failure> {
 }
 
 fn say(what: &str, quorum: &QuorumInfo) -> Result<(), Failure> {
-    let voters: Vec<String> = (quorum.voters.iter())
-        .map(|voter| voter.node.to_string())
-        .collect();
-    println(&format!("{what}; the voters are {}", voters.join(", ")))
+    println(&format!("{what}; the voters are {}", names(quorum)))
+}
+
+fn names(quorum: &QuorumInfo) -> String {
+    let voters = quorum.voters.iter();
+    let voters: Vec<String> = voters.map(|voter| voter.node.to_string()).collect();
+    voters.join(", ")
 }

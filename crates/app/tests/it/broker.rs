@@ -40,6 +40,8 @@ impl Drop for Dir {
 
 pub(crate) struct Broker {
     pub(crate) address: String,
+    /// The command that it proposes at its start.
+    pub(crate) advice: String,
     process: Child,
     /// Directory of the file with its standard error.
     words: Dir,
@@ -180,6 +182,10 @@ impl Broker {
         let (_, address) = banner.rsplit_once(' ').unwrap();
         Broker {
             address: address.to_owned(),
+            advice: lines
+                .map_while(Result::ok)
+                .find(|line| line.starts_with("try: "))
+                .unwrap_or_default(),
             process,
             words,
         }

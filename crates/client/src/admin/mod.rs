@@ -16,7 +16,7 @@ pub use describe::{ActiveProducer, BrokerInfo, ClusterInfo, LogDir, Stored};
 pub(crate) use groups::Committer;
 pub use groups::{Committed, GroupInfo, GroupMember, ListedGroup, Part};
 pub use offsets::{Found, OffsetSpec};
-pub use quorum::{QuorumInfo, ReplicaInfo, VoterAddress, VoterKey};
+pub use quorum::{QuorumInfo, QuorumSight, ReplicaInfo, VoterAddress, VoterKey};
 pub use replicas::{PartitionInfo, ReplicaEnds, ReplicaReader};
 pub use topics::{Created, NewTopic};
 pub use transactions::{DescribedTransaction, ListedTransaction};

@@ -58,14 +58,24 @@ pub struct ReplicaInfo {
     pub last_caught_up_ms: Option<i64>,
 }
 
+/// The quorum as one node sees it.
+#[derive(Debug)]
+pub struct QuorumSight {
+    /// As the leader sees it: the node is that, passed the question on, or named the leader.
+    pub quorum: Result<QuorumInfo, Error>,
+    /// The words of a broker that is no part of its cluster now.
+    pub cut_off: Option<String>,
+}
+
 /// How long a leader may take to change the voters.
 const VOTER_TIMEOUT_MS: i32 = 30_000;
 /// The direction of an update that only raises levels.
 const UPGRADE: i8 = 1;
 /// A broker that waits for longer waits for somebody.
 const START_MAX: Duration = Duration::from_secs(5);
-/// Of the words of a broker without a controller.
+/// Of the words of a broker without a controller, and of a controller whose broker has not registered.
 const HAS_NONE: &str = "has no controller";
+const NOT_COUNTED: &str = "is not counted in";
 const TOPIC: &str = "__cluster_metadata";
 
 impl Client {
@@ -116,37 +126,57 @@ impl Client {
         }
     }
 
+    /// The quorum as the node at an address sees it, also where its broker is no part of the cluster.
+    ///
+    /// # Errors
+    /// The node gives no answer.
+    pub fn quorum_at(env: &Env, address: &str, options: Options) -> Result<QuorumSight, Error> {
+        let mut client = Client::aside(env, address, options)?;
+        let address = client.bootstrap().first().cloned().unwrap_or_default();
+        client.sight(&address)
+    }
+
     fn quorum_by(&mut self, address: &str) -> Result<QuorumInfo, Error> {
+        self.sight(address)?.quorum
+    }
+
+    fn sight(&mut self, address: &str) -> Result<QuorumSight, Error> {
         let request = of_metadata();
         let first = self.call_at(address, &request)?;
-        let Some(told) = partition(&first)? else {
-            return quorum(&first);
-        };
-        if told.error_code != ErrorCode::NotLeaderOrFollower.code() {
-            return quorum(&first);
-        }
+        let told = partition(&first)?;
         // The broker says its number; the words of Kafka are of replicas in general.
-        let words = told
-            .error_message
-            .as_deref()
-            .filter(|words| words.contains(HAS_NONE));
-        let said = words.map_or_else(
-            || format!("the broker at {address} {HAS_NONE}"),
-            str::to_owned,
-        );
-        if told.leader_id < 0 {
+        let is_own = |words: &&str| words.contains(HAS_NONE) || words.contains(NOT_COUNTED);
+        let words = told.and_then(|told| told.error_message.as_deref());
+        let cut_off = words.filter(is_own).map(str::to_owned);
+        let not_leader = ErrorCode::NotLeaderOrFollower.code();
+        let quorum = match told.filter(|told| told.error_code == not_leader) {
+            None => quorum(&first),
+            Some(told) => {
+                let said = cut_off.clone();
+                let said = said.unwrap_or_else(|| format!("the broker at {address} {HAS_NONE}"));
+                self.ask_leader(&request, &first, told.leader_id, said)
+            }
+        };
+        Ok(QuorumSight { quorum, cut_off })
+    }
+
+    /// Asks the leader that another node named, if it named one.
+    fn ask_leader(
+        &mut self,
+        request: &DescribeQuorumRequest,
+        first: &DescribeQuorumResponse,
+        leader: i32,
+        said: String,
+    ) -> Result<QuorumInfo, Error> {
+        if leader < 0 {
             return Err(Error::NoController { said });
         }
-        let leader = first
-            .nodes
-            .iter()
-            .find(|node| node.node_id == told.leader_id);
-        let listener = leader.and_then(|node| node.listeners.first());
-        let Some(at) = listener else {
-            return quorum(&first);
+        let node = first.nodes.iter().find(|node| node.node_id == leader);
+        let Some(at) = node.and_then(|node| node.listeners.first()) else {
+            return quorum(first);
         };
         let leader = host_port(&at.host, i32::from(at.port));
-        match self.call_at(&leader, &request) {
+        match self.call_at(&leader, request) {
             Ok(told) => quorum(&told),
             // A broker that has a controller asks it itself.
             Err(_) => Err(Error::NoController { said }),

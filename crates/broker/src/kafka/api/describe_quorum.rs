@@ -1,6 +1,8 @@
 //! DescribeQuorum: the replicas of the metadata log, and how far each came (KIP-595, KIP-836, KIP-853). Only their leader knows; another
 //! node names it. Asked about any other partition, the broker does not know it.
 
+use std::fmt::Write as _;
+
 use model::BrokerId;
 use raft::{Moment, RoleName, VoterView};
 use wire::messages::describe_quorum_response::{
@@ -26,17 +28,34 @@ pub(crate) fn on_describe_quorum(call: &mut Call<'_>, request: DescribeQuorumReq
     let view = scene.view(call.desk.shared.metadata.cluster_id());
     let quorum = cluster::quorum(call.desk);
     let mut response = handle(&request, call.version(), &view, &quorum);
-    if call.is_cut_off() {
-        let node = quorum.own.id;
-        let parts = response
-            .topics
-            .iter_mut()
-            .flat_map(|topic| &mut topic.partitions);
-        for part in parts.filter(|part| part.error_code == ErrorCode::NotLeaderOrFollower.code()) {
-            part.error_message = Some(format!("broker {node} has no controller"));
+    let is_asked_itself = call.address.envelope.is_none();
+    if call.is_cut_off() && is_asked_itself {
+        let (node, words) = (quorum.own.id, dirs_without_room(call));
+        let parts = response.topics.iter_mut();
+        for part in parts.flat_map(|topic| &mut topic.partitions) {
+            if part.error_code == ErrorCode::NotLeaderOrFollower.code() {
+                part.error_message = Some(format!("broker {node} has no controller{words}"));
+            } else if part.error_code == ErrorCode::None.code() {
+                // It leads the metadata, and its own broker has no part in the cluster yet.
+                part.error_message = Some(format!("broker {node} is not counted in{words}"));
+            }
         }
     }
     call.reply(ApiKey::DescribeQuorum, &response)
+}
+
+/// Log directories that keep the node out of its cluster: nobody else can say so.
+fn dirs_without_room(call: &Call<'_>) -> String {
+    let mut words = String::new();
+    for dir in call.desk.shared.dirs() {
+        let state = match (dir.is_failed(), dir.is_full()) {
+            (true, _) => "offline",
+            (_, true) => "full",
+            _ => continue,
+        };
+        let _ = write!(words, "; log dir {} is {state}", dir.path.display());
+    }
+    words
 }
 
 fn handle(

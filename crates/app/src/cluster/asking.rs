@@ -1,0 +1,104 @@
+//! Questions that are asked side by side, each on a thread of its own and all within one time.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use client::{Client, Error, Options};
+use env::Env;
+use model::Instant;
+
+/// Where the answers come from, and until when they may.
+#[derive(Clone)]
+pub(super) struct Asking {
+    pub(super) bootstrap: String,
+    pub(super) until: Instant,
+    pub(super) timeout: Duration,
+}
+
+impl Asking {
+    pub(super) fn left(&self, env: &Env) -> Duration {
+        self.until.since(env.clock.now())
+    }
+
+    /// The same questions at another address.
+    pub(super) fn at(&self, address: &str) -> Asking {
+        let bootstrap = address.to_owned();
+        Asking {
+            bootstrap,
+            ..self.clone()
+        }
+    }
+
+    /// The same with less time.
+    pub(super) fn for_at_most(&self, time: Duration) -> Asking {
+        let env = Env::real();
+        let timeout = time.min(self.left(&env));
+        Asking {
+            bootstrap: self.bootstrap.clone(),
+            until: env.clock.now().plus(timeout),
+            timeout,
+        }
+    }
+
+    /// Runs on a thread of its own, which is left alone when its time is up.
+    #[allow(clippy::disallowed_methods)] // the environment's workers take turns, and these calls wait
+    pub(super) fn spawn(&self, run: impl FnOnce(&Env, Options) + Send + 'static) {
+        let asking = self.clone();
+        std::thread::spawn(move || {
+            let env = Env::real();
+            let left = asking.left(&env);
+            let options = Options {
+                timeout: left,
+                io_timeout: left.max(Duration::from_millis(1)),
+                ..Options::default()
+            };
+            run(&env, options);
+        });
+    }
+
+    /// Asks without a client that knows the cluster.
+    pub(super) fn ask_alone<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&Env, Options) -> Result<T, Error> + Send + 'static,
+    ) -> Pending<T> {
+        let (sender, answer) = channel();
+        self.spawn(move |env, options| {
+            // Nobody waits for it any more.
+            let _ = sender.send(what(env, options));
+        });
+        Pending {
+            answer,
+            asking: self.clone(),
+        }
+    }
+
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
+    ) -> Pending<T> {
+        let bootstrap = self.bootstrap.clone();
+        self.ask_alone(move |env, options| {
+            let mut client = Client::connect(env, &bootstrap, options)?;
+            what(&mut client)
+        })
+    }
+}
+
+pub(super) struct Pending<T> {
+    answer: Receiver<Result<T, Error>>,
+    asking: Asking,
+}
+
+impl<T> Pending<T> {
+    pub(super) fn get(self, what: &str) -> Result<T, Error> {
+        let left = self.asking.left(&Env::real());
+        let answer = self.answer.recv_timeout(left);
+        answer.unwrap_or_else(|_| {
+            Err(Error::TimedOut {
+                what: what.to_owned(),
+                after: self.asking.timeout,
+                last: None,
+            })
+        })
+    }
+}

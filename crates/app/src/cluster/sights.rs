@@ -1,0 +1,157 @@
+//! The nodes of a cluster asked one by one: which has a controller, so that its metadata are the newest, and what those say that have none.
+//!
+//! A broker that is cut off serves the metadata of the moment before. Without this its word would count like any other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use client::{Client, Error, QuorumInfo, QuorumSight};
+use env::Env;
+use wire::messages::DescribeClusterRequest;
+
+use super::asking::Asking;
+
+/// A new leader is elected in less. A node that forwards the question waits for one.
+const QUORUM_WAIT: Duration = Duration::from_secs(5);
+/// Once the quorum is known, other nodes have this long to say what they see.
+const OTHERS_WAIT: Duration = Duration::from_millis(500);
+/// A voter that is away gives no answer.
+const VOTER_WAIT: Duration = Duration::from_secs(2);
+
+/// The quorum as nodes see it.
+pub(super) struct Sights {
+    /// Or why nobody knows it.
+    pub(super) quorum: Result<QuorumInfo, Error>,
+    /// Address of a broker that has a controller, the active controller where that is one.
+    pub(super) source: Option<String>,
+    /// Words of the brokers that have none.
+    pub(super) cut_off: BTreeMap<i32, String>,
+}
+
+/// Asks the bootstrap addresses and all brokers, whose numbers are known by their addresses.
+pub(super) fn sights(asking: &Asking, numbers: &BTreeMap<String, i32>) -> Sights {
+    let env = Env::real();
+    let own = asking.bootstrap.split(',').map(str::trim);
+    let own = own.filter(|address| !address.is_empty());
+    let addresses: BTreeSet<String> = own
+        .map(str::to_owned)
+        .chain(numbers.keys().cloned())
+        .collect();
+    let (sender, answers) = channel();
+    for address in &addresses {
+        let (sender, address) = (sender.clone(), address.clone());
+        asking.at(&address).spawn(move |env, options| {
+            let sight = Client::quorum_at(env, &address, options);
+            // Nobody waits for it any more.
+            let _ = sender.send((address, sight));
+        });
+    }
+    drop(sender);
+    let mut found = Found::default();
+    let mut until = env.clock.now().plus(QUORUM_WAIT.min(asking.left(&env)));
+    while let Ok((address, sight)) = answers.recv_timeout(until.since(env.clock.now())) {
+        let number = numbers.get(&address).copied();
+        found.take(&address, number, sight);
+        if found.source.is_some() {
+            until = until.min(env.clock.now().plus(OTHERS_WAIT));
+        }
+    }
+    found.sights(asking)
+}
+
+#[derive(Default)]
+struct Found {
+    quorum: Option<QuorumInfo>,
+    source: Option<String>,
+    cut_off: BTreeMap<i32, String>,
+    /// That a broker has no controller says more than that another is not there.
+    why: Option<Error>,
+}
+
+impl Found {
+    fn take(&mut self, address: &str, number: Option<i32>, sight: Result<QuorumSight, Error>) {
+        let QuorumSight { quorum, cut_off } = match sight {
+            Ok(sight) => sight,
+            Err(error) => {
+                self.why.get_or_insert(error);
+                return;
+            }
+        };
+        let has_controller = cut_off.is_none();
+        if let (Some(number), Some(words)) = (number, cut_off) {
+            self.cut_off.insert(number, words);
+        }
+        match quorum {
+            Ok(quorum) => {
+                let leads = number == Some(quorum.leader);
+                if has_controller && (leads || self.source.is_none()) {
+                    self.source = Some(address.to_owned());
+                }
+                let known = self.quorum.as_ref().map_or(-1, |known| known.epoch);
+                if known <= quorum.epoch {
+                    self.quorum = Some(quorum);
+                }
+            }
+            Err(error @ Error::NoController { .. }) => self.why = Some(error),
+            Err(error) => {
+                self.why.get_or_insert(error);
+            }
+        }
+    }
+
+    fn sights(self, asking: &Asking) -> Sights {
+        let late = || Error::TimedOut {
+            what: "describing the quorum".to_owned(),
+            after: QUORUM_WAIT.min(asking.timeout),
+            last: None,
+        };
+        let why = self.why;
+        Sights {
+            quorum: self.quorum.ok_or_else(|| why.unwrap_or_else(late)),
+            source: self.source,
+            cut_off: self.cut_off,
+        }
+    }
+}
+
+/// A voter that answers at its address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Voter {
+    /// Its words, where it is a broker without a part in its cluster.
+    pub(super) cut_off: Option<String>,
+    /// Of the cluster that it is a broker of.
+    pub(super) cluster_id: Option<String>,
+}
+
+/// Asks voters themselves. Those that give no answer are left out.
+pub(super) fn voters(asking: &Asking, asked: &[(i32, String)]) -> BTreeMap<i32, Voter> {
+    let asking = asking.for_at_most(VOTER_WAIT);
+    let pending: Vec<_> = (asked.iter())
+        .map(|(number, address)| {
+            let at = address.clone();
+            let sight = asking
+                .at(address)
+                .ask_alone(move |env, options| Client::quorum_at(env, &at, options));
+            let cluster = asking.at(address).ask(|client| {
+                let request = DescribeClusterRequest {
+                    endpoint_type: 1,
+                    ..DescribeClusterRequest::default()
+                };
+                client.call_any(&request)
+            });
+            (*number, sight, cluster)
+        })
+        .collect();
+    let mut voters = BTreeMap::new();
+    for (number, sight, cluster) in pending {
+        let Ok(sight) = sight.get("") else { continue };
+        let cluster = cluster.get("").ok().filter(|told| told.error_code == 0);
+        let voter = Voter {
+            cut_off: sight.cut_off,
+            cluster_id: cluster.map(|told| told.cluster_id),
+        };
+        voters.insert(number, voter);
+    }
+    voters
+}

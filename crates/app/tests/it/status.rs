@@ -1,0 +1,275 @@
+//! The judgement of `esker cluster status` where some nodes know less than others: a cluster that has just started, a node that is cut off,
+//! a majority that is lost, a replica that was replaced.
+
+#![allow(clippy::disallowed_methods)] // tests meet the operating system as users do
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::broker::{Broker, Dir, failure};
+use crate::cluster::{addresses, until};
+use crate::growing::{await_brokers, produce, voters};
+use crate::proxy::Proxy;
+
+/// The exit code, standard output and standard error of a command.
+fn told(broker: &Broker, args: &[&str]) -> (i32, String, String) {
+    let output = broker.run(args, b"");
+    let (code, error) = failure(&output);
+    (
+        code,
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        error,
+    )
+}
+
+fn is_clean(broker: &Broker) -> bool {
+    broker.run(&["cluster", "status"], b"").status.success()
+}
+
+/// The findings with their hints, as `--json` has them.
+fn findings(broker: &Broker) -> Vec<(String, String)> {
+    let output = broker.run(&["--json", "cluster", "status"], b"");
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let findings = status["findings"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let pair = |it: &Value| (text(&it["what"]), text(&it["todo"]));
+    findings.iter().map(pair).collect()
+}
+
+#[test]
+fn a_new_cluster_is_clean_once_all_its_brokers_have_registered() {
+    // Which broker is slower is chance.
+    for _ in 0..4 {
+        let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+        let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+        let nodes: Vec<Broker> = (1..=3).map(start).collect();
+        until(|| is_clean(&nodes[0]));
+        nodes[0].ok(&["topic", "create", "t", "-r", "3"], b"");
+    }
+}
+
+/// A controller alone never registers as a broker, and that is no fault.
+#[test]
+fn a_voter_that_is_a_controller_alone_is_no_fault_and_offers_no_produce() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let voter = |(id, address): (usize, &String)| format!("{id}@{address}");
+    let named: Vec<String> = (1..).zip(&addresses).map(voter).collect();
+    let named = named.join(",");
+    let door = format!("CONTROLLER://{}", addresses[2]);
+    let roles = [
+        "--node-id",
+        "3",
+        "--roles",
+        "controller",
+        "--voters",
+        &named,
+    ];
+    let alone = Broker::start_as(&door, &dirs[2].0, &roles);
+    assert!(alone.advice.contains("cluster quorum"), "{}", alone.advice);
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let nodes: Vec<Broker> = (1..=2).map(start).collect();
+    assert!(
+        nodes[0].advice.contains("esker produce"),
+        "{}",
+        nodes[0].advice
+    );
+    await_brokers(&nodes[0], 2);
+    until(|| is_clean(&nodes[0]));
+    assert_eq!(voters(&nodes[0]), [1, 2, 3]);
+}
+
+#[test]
+fn a_broker_that_is_cut_off_from_the_controller_is_not_believed() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new()], addresses());
+    let [clients, nodes, fifth] = addresses.as_slice() else {
+        panic!("three addresses");
+    };
+    // Others find both doors of the controller at another address of this machine, with the same ports.
+    let way = |to: &String| {
+        let (_, port) = to.rsplit_once(':').unwrap();
+        let at = format!("127.0.0.2:{port}");
+        let listener = TcpListener::bind(&at).unwrap();
+        (at, Proxy::new(listener, to.clone()))
+    };
+    let ((at_nodes, nodes_way), (at_clients, clients_way)) = (way(nodes), way(clients));
+    let (door, voters) = (format!("CONTROLLER://{nodes}"), format!("1@{at_nodes}"));
+    let session = ["--set", "broker.session.timeout.ms=3000"];
+    let start = |listen: &str, data: &Dir, more: &[&str]| {
+        let more = [more, &["--voters", &voters], &session].concat();
+        Broker::start_as(listen, &data.0, &more)
+    };
+    let advertised = format!("CONTROLLER://{at_nodes}");
+    let plain = format!("PLAINTEXT://{at_clients}");
+    let both = ["--advertise", &advertised, "--advertise", &plain];
+    let own = [&["--node-id", "1", "--listen", &door][..], &both].concat();
+    let mut first = start(clients, &dirs[0], &own);
+    first.address.clone_from(clients);
+    let fifth = start(fifth, &dirs[1], &["--node-id", "5", "--roles", "broker"]);
+    await_brokers(&first, 2);
+    first.ok(&["topic", "create", "t", "-r", "2", "-p", "4"], b"");
+    produce(&first, "t");
+    until(|| is_clean(&fifth));
+
+    for way in [&nodes_way, &clients_way] {
+        way.cut_off(fifth.process_id());
+    }
+    // Replicas leave ISRs a moment later.
+    let is_fenced = |(what, _): &&(String, String)| what.starts_with("broker 5 is fenced");
+    let mut seen = Vec::new();
+    until(|| {
+        seen = findings(&fifth);
+        seen.iter().any(|it| is_fenced(&it)) && seen == findings(&first)
+    });
+    let fenced = seen.iter().find(is_fenced);
+    let (_, todo) = fenced.unwrap();
+    assert!(
+        todo.contains("it runs at") && todo.contains("has no controller"),
+        "{todo}"
+    );
+    assert!(
+        seen.iter().all(|(what, _)| !what.contains("no leader")),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn without_a_majority_the_status_says_once_that_nothing_is_served() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let mut nodes: Vec<Broker> = (1..=3).map(start).collect();
+    until(|| is_clean(&nodes[0]));
+    nodes[0].ok(&["topic", "create", "t", "-r", "3", "-p", "6"], b"");
+    nodes.drain(1..).for_each(Broker::kill);
+    let last = &nodes[0];
+    until(|| {
+        findings(last)
+            .iter()
+            .any(|(what, _)| what.contains("no partition is served"))
+    });
+
+    let began = Instant::now();
+    let (code, out, error) = told(last, &["cluster", "status", "--timeout", "30"]);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(12), "{took:?}");
+    assert_eq!(code, 1);
+    assert!(out.contains("6 of 1 topics, 6 offline"), "{out}");
+    assert!(out.contains("brokers      3, of which 1 answer"), "{out}");
+    for wrong in [
+        "other partitions are served",
+        "no leader",
+        "have all that",
+        "bring back",
+    ] {
+        assert!(!error.contains(wrong), "{wrong}: {error}");
+    }
+    assert_eq!(error.matches("is served").count(), 1, "{error}");
+
+    let (code, _, error) = told(last, &["topic", "describe", "t", "--timeout", "2"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("broker 1 has no controller"), "{error}");
+    assert!(
+        error.contains("a majority of the voters") && !error.contains("esker serve"),
+        "{error}"
+    );
+}
+
+#[test]
+fn nodes_that_are_replaced_or_taken_out_come_with_the_next_command() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let first = Broker::start_at(&addresses[0], &dirs[0].0);
+    // The topic of groups has one replica of each partition, like the cluster.
+    first.ok(&["topic", "create", "before"], b"");
+    produce(&first, "before");
+    first.ok(
+        &[
+            "consume",
+            "before",
+            "-g",
+            "readers",
+            "--from",
+            "beginning",
+            "-e",
+        ],
+        b"",
+    );
+    let join = |id: usize| {
+        let data = &dirs[id - 1].0;
+        Broker::start_joining(id, &addresses[id - 1], &addresses[0], data, &[])
+    };
+    let (second, third) = (join(2), join(3));
+    await_brokers(&first, 3);
+    for id in ["2", "3"] {
+        first.ok(&["cluster", "add-voter", id], b"");
+    }
+    until(|| is_clean(&first));
+    let text = first.text(&["cluster", "status"]);
+    assert!(
+        text.contains("__consumer_offsets has 50 partitions of one replica, though 3 brokers live")
+            && text.contains("kafka-reassign-partitions"),
+        "{text}"
+    );
+    first.ok(&["topic", "create", "after", "-r", "3", "-p", "3"], b"");
+
+    // Mistyped numbers change nothing, and do not look like a success.
+    for (verb, words) in [
+        ("remove-voter", "there is no node 99"),
+        ("unregister", "broker 99 is not on the list"),
+    ] {
+        let (code, out, error) = told(&first, &["cluster", verb, "99"]);
+        assert_eq!((code, out.as_str()), (1, ""), "{error}");
+        assert!(
+            error.contains(words) && error.contains("1, 2, 3"),
+            "{error}"
+        );
+    }
+    let (code, _, error) = told(&first, &["cluster", "unregister", "3"]);
+    assert!(
+        code == 1 && error.contains("broker 3 at") && error.contains("is live"),
+        "{error}"
+    );
+    await_brokers(&first, 3);
+
+    // An empty directory is another replica, and has no vote.
+    third.kill();
+    std::fs::remove_dir_all(&dirs[2].0).unwrap();
+    let third = join(3);
+    let is_named = |(what, todo): &(String, String)| {
+        what.starts_with("node 3 runs with another directory")
+            && todo.contains("`esker cluster remove-voter 3`, then `esker cluster add-voter 3`")
+    };
+    until(|| findings(&first).iter().any(is_named));
+    first.ok(&["cluster", "remove-voter", "3"], b"");
+    first.ok(&["cluster", "add-voter", "3"], b"");
+    until(|| is_clean(&first));
+
+    first.ok(&["cluster", "remove-voter", "3"], b"");
+    third.kill();
+    let out = first.run(&["cluster", "unregister", "3"], b"");
+    let warning = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{warning}");
+    assert_eq!(
+        String::from_utf8_lossy(&out.stdout),
+        "broker 3 is taken off the list\n"
+    );
+    assert!(
+        warning.contains("partitions with a replica on broker 3: 3, after-0 among them"),
+        "{warning}"
+    );
+    let todo = "broker 3 is not on the list of brokers: give the replicas to others with `kafka-reassign-partitions`";
+    until(|| findings(&first).iter().any(|(_, it)| it == todo));
+    assert!(
+        findings(&second)
+            .iter()
+            .all(|(_, todo)| !todo.contains("start broker"))
+    );
+    assert_eq!(
+        first
+            .json(&["--json", "cluster", "brokers"])
+            .as_array()
+            .map(Vec::len),
+        Some(2)
+    );
+    assert_eq!(json!(voters(&first)), json!([1, 2]));
+}
