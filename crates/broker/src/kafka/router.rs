@@ -128,7 +128,7 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
 /// the broker as one that fails.
 fn await_membership(call: &mut Call<'_>, frame: Bytes) -> Outcome {
     // Other nodes, which make the cluster, are to be heard meanwhile.
-    if call.desk.shared.request_bytes_max() / 2 < call.connections.request_bytes {
+    if call.desk.shared.request_bytes_max() / 2 < call.connections.request_bytes() {
         return Outcome::Close;
     }
     let until = call.desk.now.plus(MEMBERSHIP_WAIT_MAX);

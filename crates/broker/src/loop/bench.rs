@@ -162,7 +162,7 @@ impl Bench {
         let answer = connection.take_answer()?;
         let done = before - connection.unanswered_bytes();
         // The client has it, though nothing was sent.
-        self.shard.connections.request_bytes -= done;
+        self.shard.connections.taken.change(before, before - done);
         self.shard.connections.answers_unsent = 0;
         let mut reader = wire::Reader::new(Bytes::from(answer).slice(4..));
         let decoded = wire::frame::decode_response::<R>(&mut reader, version);
@@ -326,7 +326,7 @@ impl Bench {
     }
 
     pub(crate) fn request_bytes(&self) -> usize {
-        self.shard.connections.request_bytes
+        self.shard.connections.request_bytes()
     }
 
     pub(crate) fn timers_count(&self) -> usize {

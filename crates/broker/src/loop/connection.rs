@@ -83,6 +83,8 @@ pub(crate) struct Connection {
     pub(crate) is_denied: bool,
     /// Has its share of the memory for requests, or brings records that have to wait: not read until something of that is over.
     pub(super) is_crowded: bool,
+    /// When it is looked at among those that wait so, until a request of it is taken.
+    pub(super) turn: Option<u64>,
     /// Of requests that are not answered.
     request_bytes: usize,
 }
@@ -111,6 +113,7 @@ impl Connection {
             is_held: false,
             is_denied: false,
             is_crowded: false,
+            turn: None,
             request_bytes: 0,
         }
     }
@@ -177,7 +180,7 @@ impl Connection {
         if self.is_crowded {
             // Others may finish theirs meanwhile.
             account.end_denial(self.id);
-            if account.finish(self.id) {
+            if account.return_licence(self.id) {
                 self.inbox.cut(account);
             }
         }
@@ -188,6 +191,7 @@ impl Connection {
     pub(crate) fn next_frame(&mut self, frame_bytes_max: i32, account: &mut Account) -> Frame {
         let frame = self.inbox.next_frame(frame_bytes_max);
         if let Frame::Request(frame) = &frame {
+            self.turn = None;
             if account.finish(self.id) {
                 self.inbox.cut(account)
             } else {

@@ -1,8 +1,8 @@
 //! The connections of one loop, and what they hold together.
 //!
-//! Invariant: `request_bytes` is the sum over the open connections; so is `unsent_memory`, with what parked requests keep.
+//! Invariant: `taken` is the sum over the open connections; so is `unsent_memory`, with what parked requests keep.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use env::{ConnId, Poller};
 use model::Instant;
@@ -11,6 +11,7 @@ use super::address::Address;
 use super::by_id::ById;
 use super::connection::Connection;
 use super::outbox::Reply;
+use super::share::Taken;
 
 /// The answer to a request, or the reason why there is none.
 pub(crate) enum Outcome {
@@ -37,11 +38,16 @@ pub(crate) struct Connections {
     /// To be read or flushed in this turn.
     pub(super) active: BTreeSet<ConnId>,
     pub(super) answers_unsent: usize,
-    /// Not read until requests are done with.
-    crowded: BTreeSet<ConnId>,
+    /// Not read until requests are done with, by their turns: the one that waits longest is looked at first.
+    crowded: BTreeMap<u64, ConnId>,
+    next_turn: u64,
+    /// It waited for its turn, and its request is being read: one at a time, so that the bound is exceeded by one request at most.
+    begun: Option<ConnId>,
+    /// Of those, to be read in this order and before the active ones.
+    retried: Vec<ConnId>,
     has_freed: bool,
-    /// Bytes of requests that are read and not answered.
-    pub(crate) request_bytes: usize,
+    /// Requests that are read and not answered.
+    pub(super) taken: Taken,
     /// Bytes of answers in memory that clients have not taken, and of those that are put together.
     pub(super) unsent_memory: usize,
 }
@@ -82,9 +88,12 @@ impl Connections {
 
     pub(super) fn remove(&mut self, conn: ConnId) -> Option<Connection> {
         let connection = self.open.remove(&conn)?;
-        self.request_bytes -= connection.unanswered_bytes();
+        self.taken.change(connection.unanswered_bytes(), 0);
         self.has_freed = true;
-        self.crowded.remove(&conn);
+        if let Some(turn) = connection.turn {
+            self.crowded.remove(&turn);
+        }
+        self.end_turn(conn);
         self.unsent_memory -= connection.unsent_memory();
         self.active.remove(&conn);
         Some(connection)
@@ -95,9 +104,10 @@ impl Connections {
         let Some(connection) = self.open.get_mut(&conn) else {
             return Sent::Open;
         };
-        let done = connection.collect(now);
-        self.request_bytes -= done;
-        self.has_freed |= 0 < done;
+        let before = connection.unanswered_bytes();
+        let after = before - connection.collect(now);
+        self.taken.change(before, after);
+        self.has_freed |= after < before;
         let unsent = connection.unsent_memory();
         let flushed = connection.flush(poller, now);
         self.unsent_memory -= unsent - connection.unsent_memory();
@@ -112,11 +122,36 @@ impl Connections {
 
     /// The next request of a connection waits until others are done with.
     pub(super) fn crowd(&mut self, conn: ConnId) {
-        self.crowded.insert(conn);
+        let Some(connection) = self.open.get_mut(&conn) else {
+            return;
+        };
+        // It keeps its turn until a request of it is taken.
+        let turn = *connection.turn.get_or_insert(self.next_turn);
+        self.next_turn = self.next_turn.max(turn + 1);
+        self.crowded.insert(turn, conn);
+    }
+
+    pub(super) fn has_begun(&self, conn: ConnId) -> bool {
+        self.begun == Some(conn)
+    }
+
+    /// The request of a connection that waited for its turn is read on.
+    pub(super) fn begin(&mut self, conn: ConnId) {
+        self.begun.get_or_insert(conn);
+    }
+
+    /// The request of a connection is whole.
+    pub(super) fn end_turn(&mut self, conn: ConnId) {
+        self.begun = self.begun.filter(|begun| *begun != conn);
     }
 
     pub(super) fn is_any_crowded(&self) -> bool {
         !self.crowded.is_empty()
+    }
+
+    /// Those that wait are looked at in the next turn.
+    pub(super) fn look_again(&mut self) {
+        self.has_freed = true;
     }
 
     /// True if requests were done with since those that wait were looked at.
@@ -127,12 +162,32 @@ impl Connections {
     /// Those whose next request waits are looked at once more.
     pub(super) fn retry_crowded(&mut self) {
         self.has_freed = false;
-        for conn in std::mem::take(&mut self.crowded) {
+        for conn in std::mem::take(&mut self.crowded).into_values() {
             if let Some(connection) = self.open.get_mut(&conn) {
                 connection.is_crowded = false;
-                self.active.insert(conn);
+                self.retried.push(conn);
             }
         }
+    }
+
+    /// This one waited for memory and is read before those that did not.
+    pub(super) fn retry_denied(&mut self, conn: ConnId) {
+        if let Some(connection) = self.open.get_mut(&conn) {
+            connection.is_denied = false;
+            self.retried.push(conn);
+        }
+    }
+
+    /// Those to be read now.
+    pub(super) fn take_active(&mut self) -> Vec<ConnId> {
+        let mut all = std::mem::take(&mut self.retried);
+        all.extend(std::mem::take(&mut self.active));
+        all
+    }
+
+    /// Bytes of requests that are read and not answered.
+    pub(crate) fn request_bytes(&self) -> usize {
+        self.taken.all
     }
 
     /// Nothing more of this connection is handled before `unhold`.
@@ -152,7 +207,9 @@ impl Connections {
     /// A request that takes `bytes` of memory until it is answered counts as that many, if it has fewer.
     pub(crate) fn charge(&mut self, address: &Address, bytes: usize) {
         if let Some(connection) = self.open.get_mut(&address.conn) {
-            self.request_bytes += connection.charge(address.slot, bytes);
+            let before = connection.unanswered_bytes();
+            let more = connection.charge(address.slot, bytes);
+            self.taken.change(before, before + more);
         }
     }
 

@@ -3,7 +3,7 @@
 //! The [`Budget`] is the broker's; an [`Account`] is what one shard has drawn of it, in steps, so that a buffer that grows rarely
 //! touches a shared counter and an append into a buffer never does. Invariant: the accounts together stay within the limit, but
 //! for one request of each shard, which may be finished beyond it. Without that licence, requests that are half received would
-//! wait for each other for ever.
+//! wait for each other for ever. Memory that comes free is for those that wait, in the order in which they began to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +38,11 @@ impl Budget {
         0 < self.denied.load(Ordering::Relaxed)
     }
 
+    /// A request that lacks so much holds no other one up: it would wait until nearly all memory is free.
+    fn is_large(&self, missing: usize) -> bool {
+        self.limit / 2 < missing
+    }
+
     fn draw(&self, bytes: usize) -> bool {
         let add = |drawn: usize| drawn.checked_add(bytes).filter(|sum| *sum <= self.limit);
         self.drawn
@@ -54,6 +59,9 @@ pub(crate) struct Account {
     licence: Option<ConnId>,
     /// Connections that wait for memory, and how many bytes their requests lack.
     denied: BTreeMap<ConnId, usize>,
+    /// Connections that waited for memory, each with its place in the order until its request is whole.
+    turns: BTreeMap<ConnId, u64>,
+    next_turn: u64,
 }
 
 impl Account {
@@ -64,6 +72,8 @@ impl Account {
             used: 0,
             licence: None,
             denied: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            next_turn: 0,
         }
     }
 
@@ -85,6 +95,9 @@ impl Account {
             self.give(from - to);
             return true;
         }
+        if self.is_short() && self.licence != Some(owner) && self.is_behind(owner) {
+            return false;
+        }
         let used = self.used + (to - from);
         let missing = used.saturating_sub(self.drawn);
         if 0 < missing && !self.draw(missing) {
@@ -96,6 +109,18 @@ impl Account {
         }
         self.used = used;
         true
+    }
+
+    /// True if others wait that come before it. One that has not waited yet comes after all of them, those of other shards too.
+    fn is_behind(&self, owner: ConnId) -> bool {
+        let Some(turn) = self.turns.get(&owner) else {
+            return true;
+        };
+        let mut small = self
+            .denied
+            .iter()
+            .filter(|(_, missing)| !self.budget.is_large(**missing));
+        small.any(|(other, _)| self.turns.get(other).is_some_and(|other| other < turn))
     }
 
     fn draw(&mut self, missing: usize) -> bool {
@@ -123,6 +148,15 @@ impl Account {
         if self.denied.insert(owner, missing).is_none() {
             self.budget.denied.fetch_add(1, Ordering::Relaxed);
         }
+        if !self.turns.contains_key(&owner) {
+            self.turns.insert(owner, self.next_turn);
+            self.next_turn += 1;
+        }
+    }
+
+    /// True if connections of this shard wait.
+    pub(crate) fn is_any_denied(&self) -> bool {
+        !self.denied.is_empty()
     }
 
     /// `owner` was given memory, or is gone.
@@ -139,6 +173,14 @@ impl Account {
     /// The request of `owner` is whole, or its connection is gone: another may have the licence. True when `owner` had it, and is to
     /// give back what it does not need: the next one will take as much.
     pub(crate) fn finish(&mut self, owner: ConnId) -> bool {
+        if !self.turns.is_empty() {
+            self.turns.remove(&owner);
+        }
+        self.return_licence(owner)
+    }
+
+    /// `owner` does not go on for now: another may have the licence. True when `owner` had it, as above.
+    pub(crate) fn return_licence(&mut self, owner: ConnId) -> bool {
         let had_licence = self.licence == Some(owner);
         if had_licence {
             self.licence = None;
@@ -146,7 +188,7 @@ impl Account {
         had_licence
     }
 
-    /// Those who wait, to try again. The one whose request lacks least gets the licence when nobody has it: it is soonest done.
+    /// Those who wait, to try again in this order. The one whose request lacks least gets the licence when nobody has it: it is soonest done.
     pub(crate) fn retry(&mut self) -> Vec<ConnId> {
         if self.licence.is_none() {
             let least = self.denied.iter().min_by_key(|(_, missing)| **missing);
@@ -154,7 +196,9 @@ impl Account {
         }
         // Kept for steps to come; a request that waits needs it more.
         self.give(0);
-        self.denied.keys().copied().collect()
+        let mut waiting: Vec<ConnId> = self.denied.keys().copied().collect();
+        waiting.sort_by_key(|conn| self.turns.get(conn));
+        waiting
     }
 }
 
@@ -174,6 +218,8 @@ mod tests {
     const A: ConnId = ConnId(1);
     const B: ConnId = ConnId(2);
     const C: ConnId = ConnId(3);
+    const D: ConnId = ConnId(4);
+    const E: ConnId = ConnId(5);
 
     fn accounts(limit: usize) -> (Arc<Budget>, Account, Account) {
         let budget = Arc::new(Budget::new(limit, 2));
@@ -227,6 +273,38 @@ mod tests {
         assert!(one.resize(B, 2500, 0) && one.resize(A, 500, 900));
         one.end_denial(A);
         assert!(!budget.is_short());
+    }
+
+    #[test]
+    fn who_waits_is_given_memory_before_others_and_in_turn() {
+        let (_, mut one, mut other) = accounts(1000);
+        assert!(one.resize(A, 0, 500) && one.resize(B, 0, 500));
+        for conn in [C, D] {
+            assert!(!one.resize(conn, 0, 200));
+            one.deny(conn, 200);
+        }
+        one.finish(A);
+        assert!(one.resize(A, 500, 0));
+        assert!(!one.resize(A, 0, 100), "it has not waited");
+        assert!(!other.resize(E, 0, 100), "nor has one of another shard");
+        assert!(!one.resize(D, 0, 100), "it waits for less long than C");
+        assert!(one.resize(C, 0, 100));
+        one.end_denial(C);
+        assert!(one.resize(C, 100, 200), "it keeps its turn");
+        assert!(one.resize(D, 0, 200));
+        one.end_denial(D);
+        assert!(one.resize(A, 0, 100), "nobody waits");
+    }
+
+    #[test]
+    fn a_request_larger_than_half_of_all_holds_no_other_one_up() {
+        let (_, mut one, _other) = accounts(1000);
+        assert!(one.resize(A, 0, 900));
+        for (conn, missing) in [(B, 5000), (C, 200)] {
+            assert!(!one.resize(conn, 0, 200));
+            one.deny(conn, missing);
+        }
+        assert!(one.resize(A, 900, 0) && one.resize(C, 0, 200));
     }
 
     #[test]

@@ -123,9 +123,7 @@ impl Shard {
     /// Reads and handles what the active connections have; returns whether anything was done.
     fn serve_active(&mut self) -> bool {
         let mut any = false;
-        let active: Vec<ConnId> = std::mem::take(&mut self.connections.active)
-            .into_iter()
-            .collect();
+        let active = self.connections.take_active();
         for (number, conn) in active.into_iter().enumerate() {
             any |= self.serve(conn);
             if number % SERVED_BEFORE_ROUND == SERVED_BEFORE_ROUND - 1 {
@@ -177,7 +175,7 @@ impl Shard {
     pub(super) fn handle_frames(&mut self, conn: ConnId) -> bool {
         let mut any = false;
         loop {
-            let room = self.room();
+            let room = self.room(conn);
             let Some(connection) = self.connections.get_mut(conn) else {
                 return any;
             };
@@ -189,7 +187,12 @@ impl Shard {
                 return any;
             }
             match connection.next_frame(self.desk.shared.frame_bytes_max(), &mut self.account) {
-                Frame::Partial => return any,
+                Frame::Partial => {
+                    if connection.turn.is_some() {
+                        self.connections.begin(conn);
+                    }
+                    return any;
+                }
                 Frame::Refused { length } => {
                     let peer = connection.peer;
                     self.complain_of_size(peer, length);
@@ -198,8 +201,14 @@ impl Shard {
                 }
                 Frame::Request(frame) => {
                     let bytes = frame.len();
+                    if self.account.is_any_denied() {
+                        // Its memory is theirs.
+                        self.retry_denied = Some(self.desk.now);
+                    }
+                    let before = connection.unanswered_bytes();
                     let slot = connection.open_slot(bytes);
-                    self.connections.request_bytes += bytes;
+                    self.connections.taken.change(before, before + bytes);
+                    self.connections.end_turn(conn);
                     any = true;
                     kafka::on_request(&mut self.hall(), conn, slot, frame);
                     self.spread_answers();
@@ -411,7 +420,7 @@ impl Shard {
             self.idle_check = self.desk.now.plus(pause);
             self.close_idle();
             // The bound itself may have been raised.
-            self.connections.retry_crowded();
+            self.connections.look_again();
             self.publish_committed();
             self.hall().expire();
         }
@@ -434,18 +443,16 @@ impl Shard {
         // Soon enough to find out who keeps memory for nothing.
         self.idle_check = self.idle_check.min(self.desk.now.plus(SHORT_CHECK));
         for conn in self.account.retry() {
-            if let Some(connection) = self.connections.get_mut(conn) {
-                connection.is_denied = false;
-                self.connections.active.insert(conn);
-            }
+            self.connections.retry_denied(conn);
         }
     }
 
-    fn room(&self) -> Room {
+    fn room(&self, conn: ConnId) -> Room {
         Room {
-            taken: self.connections.request_bytes,
+            taken: self.connections.taken.counted,
             bytes_max: self.desk.shared.request_bytes_max(),
             has_room_for_records: self.paused_until.is_none(),
+            is_begun: self.connections.has_begun(conn),
         }
     }
 
@@ -468,7 +475,7 @@ impl Shard {
     fn tell_held(&self) {
         let held = Held {
             connections: self.connections.len(),
-            request_bytes: self.connections.request_bytes,
+            request_bytes: self.connections.request_bytes(),
             unfinished_bytes: self.account.used(),
             answer_bytes: self.connections.unsent_memory,
             waiting: self.door.parked.len() + self.desk.coordinators.markings_count(),

@@ -105,3 +105,48 @@ fn others_are_served_beside_a_producer_whose_records_wait_for_their_replicas() {
     }
     assert_eq!(busy.answered(), 0, "it was waiting all the while");
 }
+
+#[test]
+fn a_large_request_is_taken_beside_many_clients_whose_small_ones_wait() {
+    let nodes = Nodes::start_with(824, ONE_SHARD);
+    nodes.create_on(BUSY, &[1, 2, 3], &[MIN_ISR]);
+    nodes.create_on(QUIET, &[1], &[]);
+    nodes.until(|nodes| Some(nodes.isr(1, BUSY)?.len() == 3));
+    nodes.cut_off(3);
+    // More than requests may take, of all together.
+    let mut small: Vec<Pipe> = (0..20)
+        .map(|_| nodes.pipe(1, &requests(BUSY, 3, 10_000), 9))
+        .collect();
+    nodes.run(Duration::from_secs(1), || {
+        small.iter_mut().for_each(Pipe::turn);
+        false
+    });
+    assert!(512 << 10 < nodes.memory(1).0.request_bytes);
+    let mut large = nodes.pipe(1, &requests(QUIET, 5, 100_000), 9);
+    let is_over = nodes.run(SILENCE_MAX, || {
+        small.iter_mut().for_each(Pipe::turn);
+        large.turn();
+        large.is_over()
+    });
+    assert!(is_over, "{} answers", large.answered());
+    assert!(small.iter().all(|pipe| pipe.answered() == 0), "they waited");
+}
+
+#[test]
+fn producers_that_send_on_have_their_turns_though_not_all_find_room() {
+    const COUNT: usize = 24;
+    let nodes = Nodes::start_with(825, ONE_SHARD);
+    nodes.create_on(BUSY, &[1, 2, 3], &[MIN_ISR]);
+    nodes.until(|nodes| Some(nodes.isr(1, BUSY)?.len() == 3));
+    let mut pipes: Vec<Pipe> = (0..16)
+        .map(|_| nodes.pipe(1, &requests(BUSY, COUNT, 100_000), 9))
+        .collect();
+    let is_one_over = nodes.run(Duration::from_secs(100), || {
+        pipes.iter_mut().for_each(Pipe::turn);
+        pipes.iter().any(Pipe::is_over)
+    });
+    let answered: Vec<usize> = pipes.iter().map(Pipe::answered).collect();
+    assert!(is_one_over, "{answered:?}");
+    let fewest = answered.iter().min().copied().unwrap_or_default();
+    assert!(COUNT / 2 <= fewest, "{answered:?} of {COUNT}");
+}
