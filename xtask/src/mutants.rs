@@ -22,7 +22,7 @@ const LOADS: [&str; 12] = [
 ];
 
 /// Those of three brokers that are one cluster.
-const CLUSTER_LOADS: [&str; 9] = [
+const CLUSTER_LOADS: [&str; 10] = [
     "cluster",
     "coordinators",
     "markers",
@@ -32,6 +32,7 @@ const CLUSTER_LOADS: [&str; 9] = [
     "moves",
     "quiet-moves",
     "rot",
+    "pipelined",
 ];
 
 /// The objections to the patches.

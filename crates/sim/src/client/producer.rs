@@ -223,6 +223,13 @@ impl Producer {
         self.progress > self.opened && line.is_some_and(|line| line.unanswered() > 0)
     }
 
+    /// How long nothing that is under way was answered.
+    pub(crate) fn silent_for(&self, now: Instant) -> Option<Duration> {
+        let oldest = self.batches.iter().map(|batch| batch.invoked).min()?;
+        let heard = self.progress.max(self.opened).max(Instant(oldest));
+        Some(now.since(heard))
+    }
+
     pub(crate) fn has_unanswered(&self) -> bool {
         !self.batches.is_empty()
     }

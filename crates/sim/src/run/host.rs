@@ -287,6 +287,9 @@ fn settings(plan: &Plan, node: HostId, address: SocketAddr) -> config::Broker {
     ];
     let small = small.map(|(name, bound)| (name, bound.to_string()));
     let small = small.into_iter().filter(|_| plan.crowd > 0);
+    let requests = plan.request_bytes;
+    let requests = requests.map(|bytes| ("queued.max.request.bytes", bytes.to_string()));
+    let small = small.chain(requests);
     for (name, value) in pairs.into_iter().chain(internal).chain(small).chain(united) {
         settings
             .put(name, &value)

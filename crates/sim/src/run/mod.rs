@@ -32,6 +32,7 @@ use env::sim::{Chance, Counts, Faults, HostId, Step};
 use model::Instant;
 
 use crate::checker::{Fault, Guard, Isolation, Kind, Report, check};
+use crate::client::keep::Client;
 use crate::client::ledger::Ledger;
 use crate::client::line::PORT;
 pub use crate::client::member::GroupProtocol;
@@ -64,6 +65,8 @@ type Topics = Vec<(String, i32)>;
 const SETUP_MAX: Duration = Duration::from_secs(60);
 const LIVE_MAX: Duration = Duration::from_secs(15);
 const DRAIN_MAX: Duration = Duration::from_secs(200);
+/// Less than the time after which a leader gives up a follower that it does not hear.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 const GROUP: &str = "group";
 
@@ -399,6 +402,7 @@ impl Run {
             striker.act(self);
             script.act(self);
             self.step(limit);
+            self.demand_answers();
         }
         script.end(&plan.script, self);
         self.describe_replicas();
@@ -408,6 +412,21 @@ impl Run {
         }
         striker.heal(self);
         self.bites = striker.bites(self);
+    }
+
+    /// Where nothing fails, no producer is left without an answer for long, whatever all of them have under way.
+    fn demand_answers(&mut self) {
+        if self.plan.request_bytes.is_none() {
+            return;
+        }
+        let now = self.cluster.now();
+        for producer in &self.clients.producers {
+            let silence = producer.silent_for(now).unwrap_or_default();
+            if SILENCE_MAX < silence {
+                let what = format!("{} has heard nothing for {silence:?}", producer.name());
+                return self.clients.notes.violation(what);
+            }
+        }
     }
 
     /// Ends all faults and begins the broker anew, so that what the last one kept in memory proves nothing.

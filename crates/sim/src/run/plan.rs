@@ -125,9 +125,11 @@ pub enum Load {
     Moves,
     /// Partitions that nobody writes to move to other brokers.
     QuietMoves,
+    /// Three replicas of each partition, and producers that fill each bound on requests, while nothing fails.
+    Pipelined,
 }
 
-const LOADS: [(&str, Load); 22] = [
+const LOADS: [(&str, Load); 23] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -150,6 +152,7 @@ const LOADS: [(&str, Load); 22] = [
     ("rot", Load::Rot),
     ("moves", Load::Moves),
     ("quiet-moves", Load::QuietMoves),
+    ("pipelined", Load::Pipelined),
 ];
 
 impl Load {
@@ -168,6 +171,8 @@ impl Load {
 
 /// Syncs of a slow disk: whatever is told before one is done is told long before.
 pub const SLOW_SYNC_NANOS: Range<u64> = 5_000_000..50_000_000;
+/// Of a disk that nobody waits long for.
+const QUICK_SYNC_NANOS: Range<u64> = 200_000..2_000_000;
 
 /// Everything that a run depends on besides its seed.
 #[derive(Clone, Debug)]
@@ -226,6 +231,9 @@ pub struct Plan {
     pub reassigns: bool,
     /// A disk that takes the place of another is slow at first.
     pub slows_new_disks: bool,
+    /// Bytes of requests that a broker may have, where they are not as many as it has by itself. Producers fill them, and none may hear
+    /// nothing for long while nothing fails.
+    pub request_bytes: Option<u64>,
     /// Of several nodes one stays away when the others are healed, which have to serve without it.
     pub leaves_one_away: bool,
     /// Files of replicas rot, and have to be repaired in the end.
@@ -351,12 +359,17 @@ impl Plan {
             Load::ReplicatedGroups => Plan::coordinating(seed, &strikes).replicated(seed),
             Load::Moves => Plan::led(seed, &strikes).replicated(seed).moved(seed),
             Load::QuietMoves => Plan::led(seed, &strikes).replicated(seed).resting(),
+            Load::Pipelined => Plan::led(seed, &[]).replicated(seed).pipelined(seed),
             Load::ReplicatedTransactions => {
                 Plan::marking(seed, &strikes, chance.one_in(2)).replicated(seed)
             }
         };
         if chance.one_in(2) {
             plan.faults.sync_nanos = SLOW_SYNC_NANOS;
+        }
+        if load == Load::Pipelined {
+            // One sync in a hundred takes a hundred times as long: far less than a producer may wait for an answer.
+            plan.faults.sync_nanos = QUICK_SYNC_NANOS;
         }
         plan.log_dirs = chance.between(1, 2) as usize;
         if load == Load::Moves {
@@ -656,6 +669,7 @@ impl Plan {
             replicas: 1,
             reassigns: false,
             slows_new_disks: false,
+            request_bytes: None,
             script: Vec::new(),
             leaves_one_away: false,
             rots: false,

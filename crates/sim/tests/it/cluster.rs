@@ -118,6 +118,15 @@ fn the_only_replica_shows_no_end_before_it_leads() {
     check_load(20018, Load::Markers);
 }
 
+/// The records of one producer filled the memory for requests of a leader, which read no connection any more: neither its followers' fetches
+/// nor anybody else.
+#[test]
+fn producers_that_send_on_are_answered_all_the_time() {
+    for seed in 0..6 {
+        check_load(seed, Load::Pipelined);
+    }
+}
+
 /// Nodes were killed again and again while no controller heard them. One that had been registered without hearing of it named the last of
 /// its lives alone, which the controller did not know: in the end no partition had an eligible leader.
 #[test]

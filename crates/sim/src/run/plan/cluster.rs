@@ -179,6 +179,31 @@ impl Plan {
         });
     }
 
+    /// The same, with producers that send on whatever is answered, to brokers that have little memory for requests. Nothing fails, so
+    /// each of them is answered all the time.
+    #[must_use]
+    pub(super) fn pipelined(mut self, seed: u64) -> Plan {
+        let mut chance = Chance::new(seed ^ 0x7069_7065);
+        self.strikes.clear();
+        (self.leaves_one_away, self.changes) = (false, 0);
+        self.time = Duration::from_secs(3);
+        self.request_bytes = Some(*chance.pick(&[256 << 10, 512 << 10, 1 << 20]));
+        let topic = self.producers[0].topic.clone();
+        let partitions = *chance.pick(&[1, 1, 2]);
+        let busy = Habits {
+            topic,
+            partitions: 0..partitions,
+            acks: -1,
+            idempotent: false,
+            in_flight_max: chance.between(200, 900) as usize,
+            records_max: chance.between(1, 20),
+            pause: Duration::ZERO,
+            patience: LED_PATIENCE,
+        };
+        self.producers = vec![busy; chance.between(1, 3) as usize];
+        self
+    }
+
     /// The same, with three replicas of each partition, of which two have to be in sync. Whoever writes without transactions waits for
     /// them.
     #[must_use]
