@@ -159,6 +159,7 @@ pub(crate) struct Loads {
     members: Vec<ClientProcess>,
     beside: Vec<Beside>,
     mix: Mix,
+    stock: Option<Stock>,
     bootstrap: String,
 }
 
@@ -249,6 +250,7 @@ impl Loads {
             members,
             beside,
             mix,
+            stock,
             bootstrap,
         };
         loads.records.wait_for_acks(500)?;
@@ -262,6 +264,12 @@ impl Loads {
             transfers.wait_for_commits(10)?;
         }
         Ok(loads)
+    }
+
+    /// librdkafka's producer with any number of requests under way, where it is installed: it says its silences.
+    pub(crate) fn flood(&self, topic: &str, bytes: usize) -> Result<ClientProcess, String> {
+        let stock = self.stock.as_ref().ok_or("librdkafka is not installed")?;
+        stock.start(&["flood", &self.bootstrap, topic, &bytes.to_string()])
     }
 
     /// The answers that librdkafka's producer got so far.
@@ -343,6 +351,7 @@ impl Loads {
             members,
             beside,
             mix,
+            stock: _,
             bootstrap,
         } = self;
         let told = producer.map(|process| process.finish(END_MAX)).transpose();

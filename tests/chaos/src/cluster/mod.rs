@@ -106,7 +106,7 @@ const fn on(
 }
 
 #[rustfmt::skip]
-const SCENARIOS: [Scenario; 25] = [
+const SCENARIOS: [Scenario; 26] = [
     scenario("N-01", "baseline", Mix::Transfers, deaths::nothing),
     scenario("N-02", "kill-leader", Mix::Records, deaths::leader),
     scenario("N-03", "kill-all", Mix::Transfers, deaths::all),
@@ -128,6 +128,7 @@ const SCENARIOS: [Scenario; 25] = [
     on(Kind::Disks, "S-08", "slow-disk", Mix::Records, storage::slow_disk),
     on(Kind::Edits, "S-09", "segments", Mix::Records, edits::segments_of_one),
     on(Kind::Edits, "S-10", "beside-segments", Mix::Transfers, edits::beside_segments),
+    on(Kind::Disks, "S-11", "pipelined", Mix::Records, storage::pipelined),
     scenario("S-15", "rollback", Mix::Records, storage::rollback),
     on(Kind::Edits, "S-16", "helix", Mix::Records, edits::helix),
     scenario("S-18", "wiped", Mix::Records, storage::wiped),

@@ -6,6 +6,7 @@ its standard input does. It retries for as long as a scenario may last; what it 
   producer BOOTSTRAP TOPIC PARTITIONS NUMBER         sent PARTITION N | acked PARTITION N OFFSET
   pipelined BOOTSTRAP TOPIC PARTITIONS NUMBER PADDING BURST PAUSE    the same lines; plain, with defaults, a burst and a pause of seconds
   txn      BOOTSTRAP TOPIC PARTITIONS NUMBER ID SEED op PROCESS OUTCOME INVOKED RETURNED KEY:VALUE:OFFSET... | open | ready | fenced
+  flood    BOOTSTRAP TOPIC BYTES                     silence MILLISECONDS ACKED (each second)
   member   BOOTSTRAP TOPIC GROUP                     found AT P O | tried AT P O | commit AT P O ASKED | took AT P | gave AT P
 """
 
@@ -108,6 +109,37 @@ def pipeline(bootstrap, topic, partitions, number, padding, burst, pause):
             producer.poll(0.1)
     if producer.flush(PATIENCE_MS / 1000) and not failed:
         failed.append("not everything was acknowledged")
+    if failed:
+        raise RuntimeError(failed[0])
+
+
+def flood(bootstrap, topic, size):
+    """As many requests under way as librdkafka likes, and each second the longest time without an answer since the last line."""
+    # More than a broker takes from one connection, so that its bound is full all the time.
+    producer = Producer(settings(bootstrap, acks="all", message_max_bytes=4_000_000, queue_buffering_max_kbytes=300_000,
+                                 message_timeout_ms=PATIENCE_MS, request_timeout_ms=60_000))
+    payload, heard, failed = b"x" * int(size), {"at": time.monotonic(), "longest": 0.0, "acked": 0}, []
+
+    def told(error, _):
+        at = time.monotonic()
+        heard["longest"], heard["at"] = max(heard["longest"], at - heard["at"]), at
+        heard["acked"] += not error
+        if error:
+            failed.append(error.name())
+
+    said = time.monotonic()
+    while not failed and (not stop.is_set() or len(producer)):
+        if not stop.is_set():
+            try:
+                producer.produce(topic, payload, partition=0, on_delivery=told)
+            except BufferError:
+                producer.poll(0.01)
+        producer.poll(0 if not stop.is_set() else 0.1)
+        if time.monotonic() - said >= 1:
+            said = time.monotonic()
+            silence = max(heard["longest"], said - heard["at"])
+            say(f"silence {int(silence * 1000)} {heard['acked']}")
+            heard["longest"] = 0.0
     if failed:
         raise RuntimeError(failed[0])
 
@@ -247,7 +279,7 @@ def main():
     threading.Thread(target=lambda: (sys.stdin.read(1), stop.set()), daemon=True).start()
     kind, *words = sys.argv[1:]
     try:
-        {"producer": produce, "pipelined": pipeline, "txn": transact, "member": belong}[kind](*words)
+        {"producer": produce, "pipelined": pipeline, "flood": flood, "txn": transact, "member": belong}[kind](*words)
     except Exception as error:  # the runner reports it
         say(f"failed: {error!r}")
         sys.exit(1)

@@ -14,6 +14,13 @@ const ALL_CUTS: usize = 4;
 /// A slow disk may lead no longer than this.
 const SLOW_LEADS_MAX: Duration = Duration::from_secs(10);
 const SYNC_MILLIS: u32 = 2_000;
+/// Slow enough that a leader has to wait for this follower, and no disk that is given up.
+const FOLLOWER_SYNC_MILLIS: u32 = 30;
+const PIPELINED: &str = "pipelined";
+const PIPELINED_MILLIS: u64 = 8_000;
+/// Far below the time after which a leader gives up a follower that it does not hear.
+const SILENT_MILLIS_MAX: u64 = 5_000;
+const END_MAX: Duration = Duration::from_secs(60);
 
 fn nap(millis: u64) {
     std::thread::sleep(Duration::from_millis(millis));
@@ -198,6 +205,54 @@ pub(super) fn slow_disk(stage: &mut Stage<'_>) -> Result<String, String> {
             SLOW_LEADS_MAX.as_secs()
         )),
     }
+}
+
+/// A producer has as much under way as its leader takes while a follower's syncs are slow: it hears of its records all the time, every
+/// replica stays in sync, and others are served.
+pub(super) fn pipelined(stage: &mut Stage<'_>) -> Result<String, String> {
+    stage.nodes.create(PIPELINED)?;
+    let find = |stage: &Stage<'_>| {
+        let topic = stage.nodes.ask(|client| client.topic(PIPELINED))?;
+        let first = topic.partitions.iter().find(|of| of.index == 0);
+        first.cloned().ok_or("no partition".to_owned())
+    };
+    let leader = find(stage)?.leader.ok_or("no leader")? as usize;
+    let follower = Nodes::others(leader)[0];
+    let mut told = Vec::new();
+    for bytes in [1_000, 1_000_000] {
+        let producer = stage.loads.flood(PIPELINED, bytes)?;
+        producer.wait_for("silence", 2, END_MAX)?;
+        let slow = format!("sync-takes {FOLLOWER_SYNC_MILLIS}");
+        stage.ground.disk(follower)?.behave(&slow)?;
+        nap(PIPELINED_MILLIS);
+        let well = stage.loads.wait_for_writes();
+        stage.ground.disk(follower)?.behave("")?;
+        let took = well?;
+        let lines = producer.finish(END_MAX)?;
+        let numbers = lines.iter().map(|line| {
+            let mut numbers = line.split(' ').skip(1).map(str::parse::<u64>);
+            let silence = numbers.next().and_then(Result::ok);
+            silence.zip(numbers.next().and_then(Result::ok))
+        });
+        let numbers: Vec<(u64, u64)> = numbers.collect::<Option<_>>().ok_or("no number")?;
+        let silence = numbers.iter().map(|(silence, _)| *silence).max();
+        let silence = silence.unwrap_or_default();
+        let acked = numbers.last().map_or(0, |(_, acked)| *acked);
+        told.push(format!(
+            "{acked} records of {bytes} B, silent for {silence} ms at most, others wrote within {took:.1?}"
+        ));
+        if SILENT_MILLIS_MAX < silence {
+            return Err(told.join("; "));
+        }
+        let in_sync = find(stage)?.isr.len();
+        if in_sync < COUNT {
+            return Err(format!(
+                "{in_sync} replicas are in sync; {}",
+                told.join("; ")
+            ));
+        }
+    }
+    Ok(told.join("; "))
 }
 
 /// A node gets its directory of some time ago back, once after a clean stop and once after a kill, when it may lead still.
