@@ -8,12 +8,15 @@
 //! A file that is damaged, or lost while its check file is there, is [`VoteFile::Lost`]: the node does not vote until it is added
 //! anew. It is never "epoch 0".
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use model::{BrokerId, LeaderEpoch};
 use serde_json::Value;
 use wire::Uuid;
+use wire::records::Batch;
 
+use crate::control::{self, Control, Unreadable};
 use crate::voters::{Replica, VoterSet};
 
 pub const FILE_NAME: &str = "quorum-state";
@@ -154,6 +157,20 @@ pub fn named_voters(file: &[u8]) -> Vec<BrokerId> {
     let ids = voters.into_iter().flatten();
     let ids = ids.filter_map(|voter| i32::try_from(voter.get("voterId")?.as_i64()?).ok());
     ids.map(BrokerId).collect()
+}
+
+/// The nodes that voted in the life of a directory, as far as settings named them (`kraft.version` 0): those of the vote file, and of each
+/// election in the log. A node whose settings name others would lead without them, and is not to start.
+pub fn voters_before(file: &[u8], batches: &[Batch]) -> Result<BTreeSet<BrokerId>, Unreadable> {
+    let mut voters: BTreeSet<BrokerId> = named_voters(file).into_iter().collect();
+    for batch in batches {
+        for (_, record) in control::read(batch)? {
+            if let Control::LeaderChange(change) = record {
+                voters.extend(change.voters.iter().map(|voter| BrokerId(voter.voter_id)));
+            }
+        }
+    }
+    Ok(voters)
 }
 
 #[cfg(test)]

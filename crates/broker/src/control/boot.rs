@@ -9,7 +9,6 @@ use env::Env;
 use meta::{Endpoint, Image};
 use model::{BrokerId, LeaderEpoch, Offset};
 use partition::{Partition, Restart};
-use raft::control::Control;
 use raft::{
     Boot, Election, History, LogView, Me, Replica, SnapshotId, VersionRange, VoteFile, Voter,
     VoterSet,
@@ -173,25 +172,15 @@ pub(crate) fn history(
     Ok(history)
 }
 
-/// The nodes that voted in the life of this directory, as far as settings named them (`kraft.version` 0): those of the vote file, and of
-/// each election in the log.
+/// The nodes that voted in the life of this directory, as far as settings named them.
 pub(crate) fn voters_before(
     env: &Env,
     dir: &Path,
     batches: &[Batch],
 ) -> Result<BTreeSet<BrokerId>, BootError> {
-    let named = vote_file::voters(&*env.disk, dir).map_err(|error| unread(dir, error))?;
-    let mut voters: BTreeSet<BrokerId> = named.into_iter().collect();
-    for batch in batches {
-        let records = raft::control::read(batch)
-            .map_err(|_| BootError::Log("a record of its voters cannot be read"))?;
-        for (_, record) in records {
-            if let Control::LeaderChange(change) = record {
-                voters.extend(change.voters.iter().map(|voter| BrokerId(voter.voter_id)));
-            }
-        }
-    }
-    Ok(voters)
+    let file = vote_file::contents(&*env.disk, dir).map_err(|error| unread(dir, error))?;
+    raft::quorum_state::voters_before(&file, batches)
+        .map_err(|_| BootError::Log("a record of its voters cannot be read"))
 }
 
 fn unread(dir: &Path, error: io::Error) -> BootError {

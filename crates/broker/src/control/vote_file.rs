@@ -20,10 +20,16 @@ pub(crate) fn load(disk: &dyn Disk, dir: &Path) -> io::Result<VoteFile> {
     Ok(verify(file.as_deref(), sums.as_deref()))
 }
 
+/// The file in `dir`; empty where there is none, or none that is believed.
+pub(crate) fn contents(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<u8>> {
+    let file = read(disk, &dir.join(FILE_NAME))?;
+    let is_lost = load(disk, dir)? == VoteFile::Lost;
+    Ok(file.filter(|_| !is_lost).unwrap_or_default())
+}
+
 /// The voters that the file in `dir` names, where the settings named them.
 pub(crate) fn voters(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<BrokerId>> {
-    let file = read(disk, &dir.join(FILE_NAME))?;
-    Ok(named_voters(&file.unwrap_or_default()))
+    Ok(named_voters(&contents(disk, dir)?))
 }
 
 /// Writes the file durably.

@@ -145,7 +145,7 @@ fn work(options: &Options, next: &AtomicU64, score: &Mutex<Score>) {
 fn summary(counts: &Counts) -> String {
     format!(
         "{} events, {} elections, {} batches, {} cuts, {} restarts at a snapshot, {} snapshots, {} changes of voters, {} kills, \
-         {} power cuts, {} votes lost, {} disks replaced",
+         {} power cuts, {} votes lost, {} disks replaced, {} starts refused",
         counts.events,
         counts.elections,
         counts.batches,
@@ -157,5 +157,6 @@ fn summary(counts: &Counts) -> String {
         counts.power_cuts,
         counts.votes_lost,
         counts.wipes,
+        counts.refused,
     )
 }

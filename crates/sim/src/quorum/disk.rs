@@ -281,4 +281,11 @@ impl Disk {
     pub(super) fn has_vote(&self) -> bool {
         self.vote.file.is_some()
     }
+
+    /// Empty where there is none that is believed.
+    pub(super) fn vote_file(&self) -> &[u8] {
+        let file = self.vote.file.as_deref();
+        file.filter(|_| self.vote() != VoteFile::Lost)
+            .unwrap_or_default()
+    }
 }

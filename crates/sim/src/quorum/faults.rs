@@ -66,6 +66,7 @@ impl World {
             }
             Strike::VoteRot => self.rot_vote(number, long),
             Strike::Wipe => self.wipe(number, long),
+            Strike::Lone => self.misname(number, long),
         }
         Ok(())
     }
@@ -210,8 +211,22 @@ impl World {
         node.disk.kill();
         if node.disk.has_vote() {
             node.has_lost_vote = true;
+            node.is_lone = false;
             self.counts.votes_lost += 1;
             node.disk.rot_vote(&mut self.chance);
+        }
+    }
+
+    /// A voter that has voted is started with settings that name it alone.
+    fn misname(&mut self, number: u32, long: u64) {
+        let node = self.nodes.get(&number);
+        let has_voted = node.is_some_and(|node| node.disk.has_vote() && !node.has_lost_vote);
+        if self.plan.voters < number || self.plan.voters < 2 || !has_voted {
+            return;
+        }
+        self.kill(number, long);
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.is_lone = true;
         }
     }
 
@@ -229,6 +244,7 @@ impl World {
             node.disks += 1;
             node.replica = replica(number, node.disks);
             node.has_lost_vote = false;
+            node.is_lone = false;
             node.facts.clear();
         }
         self.format(number);

@@ -1,11 +1,11 @@
 //! A replica of the model cluster: its machine while the process runs, its disk, its clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{BrokerId, Instant, Offset, Timestamp};
 use raft::{
     Boot, Checker, Effect, Endpoint, History, Listener, LogView, Me, Moment, Quorum, Replica,
-    Settings, SnapshotFacts, SnapshotId, VersionRange, Voter, VoterSet,
+    Settings, SnapshotFacts, SnapshotId, VersionRange, Voter, VoterSet, quorum_state,
 };
 use wire::Uuid;
 use wire::records::{Batch, Source};
@@ -121,6 +121,8 @@ pub(super) struct Node {
     pub(super) has_lost_vote: bool,
     /// It began on an empty disk, and does not count yet.
     pub(super) is_new: bool,
+    /// The settings of its next start name it alone.
+    pub(super) is_lone: bool,
     pub(super) facts: BTreeMap<SnapshotId, SnapshotFacts>,
 }
 
@@ -143,6 +145,7 @@ impl Node {
             published: Offset::ZERO,
             has_lost_vote: false,
             is_new: false,
+            is_lone: false,
             facts: BTreeMap::new(),
         }
     }
@@ -173,11 +176,19 @@ impl Node {
         }
     }
 
-    /// Starts the process on what the disk has.
-    pub(super) fn start(&mut self, now: u64, plan: &Plan, nodes: u32, seed: u64) -> Vec<Effect> {
-        self.boot += 1;
-        self.tick_at = None;
-        self.paused_until = 0;
+    /// Starts the process on what the disk has; `None` where the start is refused, as that of a voter without the others is.
+    pub(super) fn start(
+        &mut self,
+        now: u64,
+        plan: &Plan,
+        nodes: u32,
+        seed: u64,
+    ) -> Option<Vec<Effect>> {
+        let is_lone = std::mem::take(&mut self.is_lone);
+        let mut named = first_voters(plan);
+        if is_lone {
+            named = VoterSet::of(named.get(self.replica.id).cloned());
+        }
         let image = &self.disk.now;
         let mut log = LogView::starting_at(image.start);
         for (id, bytes) in &self.disk.snapshots {
@@ -186,7 +197,7 @@ impl Node {
         let mut history = if plan.is_dynamic {
             History::default()
         } else {
-            History::new(first_voters(plan))
+            History::new(named.clone())
         };
         let bootstrap = plan.is_dynamic.then_some(SnapshotId::BOOTSTRAP);
         if let Some(id) = image.start.or(bootstrap)
@@ -199,6 +210,18 @@ impl Node {
             history.note(batch).expect("what a disk kept can be read");
         }
         log.believe();
+        if !history.is_dynamic() {
+            let batches: Vec<Batch> = image.batches.iter().cloned().collect();
+            let found = quorum_state::voters_before(self.disk.vote_file(), &batches);
+            let found = found.expect("what a disk kept can be read");
+            let named: BTreeSet<BrokerId> = named.iter().map(|voter| voter.replica.id).collect();
+            if self.replica.id.0 as u32 <= plan.voters && !found.is_empty() && found != named {
+                return None;
+            }
+        }
+        self.boot += 1;
+        self.tick_at = None;
+        self.paused_until = 0;
         let boot = Boot {
             log,
             history,
@@ -228,7 +251,7 @@ impl Node {
         let (quorum, effects) = Quorum::new(me, settings, boot, seed, self.moment(now));
         self.published = quorum.watermark().unwrap_or_default();
         self.quorum = Some(quorum);
-        effects
+        Some(effects)
     }
 }
 

@@ -54,6 +54,8 @@ pub(super) enum Strike {
     VoteRot,
     /// The disk is gone: the node comes back as another replica, which only voters that are known by their directories show.
     Wipe,
+    /// An operator starts the node with settings that name no other voter.
+    Lone,
 }
 
 const STRIKES: [Strike; 9] = [
@@ -93,7 +95,10 @@ impl Plan {
                 chance.between(1, most)
             }
         };
-        let strikes = STRIKES.into_iter().filter(|_| chance.one_in(2)).collect();
+        let strikes = STRIKES.into_iter().filter(|_| chance.one_in(2));
+        // Thrown apart, so that the other runs stay as they were.
+        let is_misnamed = !is_dynamic && Chance::new(seed ^ 0x6c6f_6e65).one_in(3);
+        let strikes = strikes.chain(is_misnamed.then_some(Strike::Lone)).collect();
         Plan {
             voters,
             observers: observers as u32,

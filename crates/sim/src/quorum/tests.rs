@@ -4,13 +4,18 @@ use super::run;
 
 #[test]
 fn quorums_keep_their_promises_under_faults() {
-    let mut cuts = 0;
+    let (mut cuts, mut refused) = (0, 0);
     for seed in 1..=100 {
         let verdict = run(seed, false);
         assert_eq!(verdict.broken, None, "seed {seed}");
         cuts += verdict.counts.cuts;
+        refused += verdict.counts.refused;
     }
     assert!(cuts > 0, "no log was ever cut: the faults are too kind");
+    assert!(
+        refused > 0,
+        "no voter was ever started without the others: the operators are too careful"
+    );
 }
 
 /// A candidate of epoch 2 gets its last vote when epoch 3 has committed already: it leads, and nobody follows it.

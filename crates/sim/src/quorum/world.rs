@@ -102,6 +102,8 @@ pub struct Counts {
     pub power_cuts: u64,
     pub votes_lost: u64,
     pub wipes: u64,
+    /// Starts of voters with settings that name no other.
+    pub refused: u64,
 }
 
 impl Counts {
@@ -117,6 +119,7 @@ impl Counts {
         self.power_cuts += other.power_cuts;
         self.votes_lost += other.votes_lost;
         self.wipes += other.wipes;
+        self.refused += other.refused;
     }
 }
 
@@ -352,7 +355,13 @@ impl World {
             return Ok(());
         }
         let before = node.before();
-        let effects = node.start(now, &plan, nodes, seed);
+        let Some(effects) = node.start(now, &plan, nodes, seed) else {
+            self.counts.refused += 1;
+            self.say(|| format!("n{number} is refused: others vote"));
+            // The operator reads the line.
+            self.after(500 * MS, Item::Start { node: number });
+            return Ok(());
+        };
         self.say(|| format!("n{number} starts"));
         self.perform(number, before, effects)
     }

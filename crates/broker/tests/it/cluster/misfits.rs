@@ -318,3 +318,24 @@ fn a_voter_that_is_asked_to_cut_what_is_committed_lives_and_keeps_it() {
         ALL.iter().for_each(|node| knows(&nodes, *node, topic));
     }
 }
+
+/// A bit of the file turned one of its voters into another: it is not what the settings are held against.
+#[test]
+fn a_damaged_vote_names_no_voters_that_refuse_a_start() {
+    let mut nodes = Nodes::start(57);
+    let (active, damaged, _) = others(&nodes);
+    nodes.stop(damaged);
+    let mut files = nodes.files(damaged, "/data");
+    let vote = files
+        .iter_mut()
+        .find(|(path, _)| path.ends_with("quorum-state"));
+    let (_, text) = vote.expect("it has voted");
+    let other = String::from_utf8(text.clone()).expect("text");
+    let other = other.replace("{\"voterId\":3}", "{\"voterId\":7}");
+    assert_ne!(other.as_bytes(), text.as_slice());
+    *text = other.into_bytes();
+    nodes.put_back(damaged, "/data", &files);
+    nodes.start_one(damaged);
+    create(&nodes, active, "after");
+    knows(&nodes, damaged, "after");
+}
