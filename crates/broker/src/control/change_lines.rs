@@ -1,16 +1,20 @@
-//! Lines of the log about decisions of the active controller: elections, ISRs, brokers that come back.
+//! Lines of the log about decisions of the active controller that are committed: elections, ISRs, brokers that are fenced or come back.
 //!
-//! Owns the words and their pace. One batch of records gives at most one line of each kind, however many partitions it changes; only an
+//! Owns the words and their pace. A line about records that are never committed is dropped together with the office that decided them. One batch of records gives at most one line of each kind, however many partitions it changes; only an
 //! unclean election names each partition, because records are lost by it.
 
+use std::collections::VecDeque;
+
 use meta::{Image, NO_LEADER, Record};
-use model::{BrokerId, Instant};
+use model::{BrokerId, Instant, Offset};
 use wire::metadata::PartitionChangeRecord;
 
 use crate::complaints::Pace;
 
 /// Partitions that one line names; the others are a number.
 const NAMES_MAX: usize = 3;
+/// Lines that wait for their records; further ones are dropped.
+const ANNOUNCED_MAX: usize = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
@@ -30,6 +34,14 @@ impl Line {
         Line { level, text }
     }
 
+    pub(super) fn info(text: String) -> Line {
+        Line::new(Level::Info, text)
+    }
+
+    pub(super) fn warn(text: String) -> Line {
+        Line::new(Level::Warn, text)
+    }
+
     pub(super) fn write(&self) {
         let text = &self.text;
         match self.level {
@@ -39,9 +51,11 @@ impl Line {
     }
 }
 
-/// The pace of each kind of line.
+/// The lines of one office: those that wait, and the pace of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLines {
+    /// Each with the last of the records that it is about.
+    announced: VecDeque<(Offset, Line)>,
     unclean: Pace,
     leaderless: Pace,
     elections: Pace,
@@ -52,8 +66,31 @@ pub(crate) struct ChangeLines {
 }
 
 impl ChangeLines {
+    /// Keeps a line until the records up to `last` are committed.
+    pub(super) fn announce(&mut self, last: Offset, line: Line) {
+        if self.announced.len() < ANNOUNCED_MAX {
+            self.announced.push_back((last, line));
+        }
+    }
+
+    /// The lines that are due once a batch in front of `next` is committed, whose records were decided on `before`.
+    pub(super) fn committed(
+        &mut self,
+        before: &Image,
+        records: &[Record],
+        next: Offset,
+        now: Instant,
+    ) -> Vec<Line> {
+        let mut lines = Vec::new();
+        while let Some((_, line)) = self.announced.pop_front_if(|(last, _)| *last < next) {
+            lines.push(line);
+        }
+        lines.extend(self.about(before, records, now));
+        lines
+    }
+
     /// The lines about records that were decided on `before`.
-    pub(super) fn about(&mut self, before: &Image, records: &[Record], now: Instant) -> Vec<Line> {
+    fn about(&mut self, before: &Image, records: &[Record], now: Instant) -> Vec<Line> {
         let changes = Changes::of(before, records);
         let mut lines = Vec::new();
         for unclean in &changes.unclean {

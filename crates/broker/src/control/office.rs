@@ -22,7 +22,7 @@ use raft::RoleName;
 use wire::ErrorCode;
 use wire::metadata::NoOpRecord;
 
-use super::change_lines::ChangeLines;
+use super::change_lines::{ChangeLines, Line};
 use super::clocks::{self, Clocks, Due};
 use super::lifecycle::leads_for;
 use super::mailbox::Order;
@@ -249,14 +249,17 @@ impl Shared {
         if let (Ok(()), true, Some(office)) = (&written, has_more, plan.office.as_mut()) {
             office.balance_at = Some(now);
         }
+        if written.is_ok() {
+            let count = records.len();
+            plan.announce(Line::info(format!(
+                "{count} partitions are led by their preferred replica again"
+            )));
+        }
         drop(plan);
         self.conclude(aftermath);
         match written {
-            Ok(()) => {
-                tracing::info!(target: env::logs::METADATA, "{} partitions are led by their preferred replica again", records.len());
-            }
             // The next controller looks as well.
-            Err(ErrorCode::NotController) => {}
+            Ok(()) | Err(ErrorCode::NotController) => {}
             Err(code) => {
                 tracing::error!(target: env::logs::METADATA, "cannot write that preferred replicas lead: {code:?}");
             }
@@ -351,16 +354,13 @@ impl Shared {
         let written = plan.write(self, &records, &mut aftermath);
         if let (Ok(()), Some(office)) = (&written, plan.office.as_mut()) {
             office.raise_elr_at = None;
+            plan.announce(Line::info(format!(
+                "three nodes vote now: {ELR_VERSION} is raised to 1, as in a cluster that begins with three; min.insync.replicas stays {}",
+                min_isr(&broker),
+            )));
         }
         drop(plan);
         self.conclude(aftermath);
-        if written.is_ok() {
-            tracing::info!(
-                target: env::logs::METADATA,
-                "three nodes vote now: {ELR_VERSION} is raised to 1, as in a cluster that begins with three; min.insync.replicas stays {}",
-                min_isr(&broker),
-            );
-        }
     }
 
     /// Writes that there is nothing to write, when that has been so for long enough.
@@ -421,11 +421,11 @@ impl Shared {
         }
         let over = office.sessions.on_tick(now);
         for broker in over {
-            tracing::warn!(target: env::logs::METADATA, broker = broker.0, "fenced: {why}");
             let records = fence(&plan.image, &*settings.broker, broker);
             match plan.write(self, &records, &mut aftermath) {
+                Ok(()) => plan.announce(Line::warn(format!("broker {broker} is fenced: {why}"))),
                 // The next controller fences it.
-                Ok(()) | Err(ErrorCode::NotController) => {}
+                Err(ErrorCode::NotController) => {}
                 Err(code) => {
                     tracing::error!(target: env::logs::METADATA, broker = broker.0, "cannot write that it is fenced: {code:?}");
                 }

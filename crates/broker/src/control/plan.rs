@@ -17,7 +17,7 @@ use wire::records::{Batch, BatchBuilder};
 use super::alarms;
 use super::change_lines::Line;
 use super::mailbox::Order;
-use super::replay::replay;
+use super::replay::{self, replay};
 use super::sight::QuorumSight;
 use super::tenure::{Office, VOTERS_OF_SEVERAL};
 use crate::metadata::{QuorumLevel, Written};
@@ -158,16 +158,9 @@ impl Plan {
             return Err(ErrorCode::NotController);
         }
         let before = std::mem::replace(&mut self.image, Arc::new(written.image));
-        shared.counts.on_decided(&before, records);
         if let Some(office) = self.office.as_mut() {
-            let now = shared.env.clock.now();
             (office.taken).note(&before, records, self.image.end() - 1);
-            office.idle.put_off(now);
-            if !shared.metadata.is_alone() {
-                aftermath
-                    .lines
-                    .extend(office.lines.about(&before, records, now));
-            }
+            office.idle.put_off(shared.env.clock.now());
         }
         Ok(())
     }
@@ -463,7 +456,11 @@ impl Plan {
             .uncommitted
             .pop_front_if(|batch| batch.next_offset() <= up_to)
         {
-            if let Err(error) = replay(&mut image, &batch) {
+            let applied = replay::records(&batch).and_then(|records| {
+                self.report(shared, &image, (&batch, &records), aftermath);
+                replay::apply(&mut image, &batch, &records)
+            });
+            if let Err(error) = applied {
                 aftermath.failure = Some(format!("the metadata log: {error}"));
                 return;
             }
@@ -475,6 +472,37 @@ impl Plan {
         }
         aftermath.published = Some(Arc::clone(&self.committed));
         self.log.on_committed(up_to, &mut aftermath.news);
+    }
+
+    /// A batch is committed, on `before`. What this office decided there is counted and written to the log: not earlier, because a controller
+    /// without a majority decides much that never holds, and not what earlier ones decided, which a start finds again.
+    fn report(
+        &mut self,
+        shared: &Shared,
+        before: &Image,
+        (batch, records): (&Batch, &[Record]),
+        aftermath: &mut Aftermath,
+    ) {
+        let epoch = batch.leader_epoch();
+        let office = self.office.as_mut().filter(|it| it.epoch == epoch);
+        let Some(office) = office.filter(|_| !records.is_empty()) else {
+            return;
+        };
+        shared.counts.on_committed(before, records);
+        if !shared.metadata.is_alone() {
+            let now = shared.env.clock.now();
+            let next = batch.next_offset();
+            let lines = office.lines.committed(before, records, next, now);
+            aftermath.lines.extend(lines);
+        }
+    }
+
+    /// Has a line written once all that was decided is committed, unless this office ends before.
+    pub(super) fn announce(&mut self, line: Line) {
+        let last = Offset(self.image.end().saturating_sub(1));
+        if let Some(office) = self.office.as_mut() {
+            office.lines.announce(last, line);
+        }
     }
 
     /// The log lets tickets in while the machine leads, and fails those of an epoch that ended.

@@ -27,10 +27,9 @@ fn placed(batch: &Batch, base: Offset) -> Place {
     }
 }
 
-/// Applies a batch; returns its records, none for a batch of the quorum's own.
-pub(crate) fn replay(image: &mut Image, batch: &Batch) -> Result<Vec<Record>, Unfit> {
+/// The records of a batch; none of one of the quorum's own.
+pub(super) fn records(batch: &Batch) -> Result<Vec<Record>, Unfit> {
     if batch.attributes().is_control() {
-        image.pass_over(placed(batch, batch.next_offset()))?;
         return Ok(Vec::new());
     }
     let plain = batch.plain(Caps::default())?;
@@ -42,6 +41,22 @@ pub(crate) fn replay(image: &mut Image, batch: &Batch) -> Result<Vec<Record>, Un
             .unwrap_or_default();
         records.push(meta::record::decode(value)?);
     }
-    image.replay(placed(batch, batch.base_offset()), &records)?;
+    Ok(records)
+}
+
+/// Applies a batch, whose records these are.
+pub(super) fn apply(image: &mut Image, batch: &Batch, records: &[Record]) -> Result<(), Unfit> {
+    if batch.attributes().is_control() {
+        image.pass_over(placed(batch, batch.next_offset()))?;
+    } else {
+        image.replay(placed(batch, batch.base_offset()), records)?;
+    }
+    Ok(())
+}
+
+/// Applies a batch; returns its records, none for a batch of the quorum's own.
+pub(crate) fn replay(image: &mut Image, batch: &Batch) -> Result<Vec<Record>, Unfit> {
+    let records = records(batch)?;
+    apply(image, batch, &records)?;
     Ok(records)
 }

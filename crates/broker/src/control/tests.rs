@@ -1,15 +1,22 @@
 //! The vote of the only voter: over starts, losses and power cuts.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use env::sim::{Faults, Machine};
 use model::{BrokerId, LeaderEpoch, Offset};
+use parking_lot::Mutex;
 use raft::quorum_state::{CHECK_NAME, FILE_NAME};
 use raft::{Election, SnapshotId, VoteFile, VoterSet};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 use wire::messages::CreateTopicsRequest;
+use wire::metadata::PartitionChangeRecord;
 
+use super::plan::Aftermath;
 use super::snapshot_files::SnapshotDir;
 use super::vote_file::{load, store};
 use super::{Order, QuorumWorker};
@@ -240,4 +247,95 @@ fn a_node_that_is_alone_writes_no_idle_records_and_one_that_has_met_another_does
     let own = own.broker(BrokerId(1)).expect("it is registered");
     assert_eq!(shared.metadata.broker_epoch(), own.epoch);
     assert!(!shared.is_self_fenced() && !shared.metadata.is_alone());
+}
+
+/// The texts that were written to the log.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Written {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut Text(&mut self.0.lock()));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+struct Text<'a>(&'a mut Vec<String>);
+
+impl Visit for Text<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0.push(format!("{value:?}"));
+        }
+    }
+}
+
+/// The lines and the number of elections when a controller that is no longer alone fences the only broker and has it lead again: after the
+/// decisions, and once they are committed.
+fn fencing(ends_office: bool) -> [(Vec<String>, u64); 2] {
+    let mut bench = Bench::new();
+    bench.create("t", 2);
+    bench.commit();
+    let shared = Arc::clone(&bench.shard.desk.shared);
+    shared.meet_others();
+    shared.commit_at_start().expect("a disk that works");
+    let written = Written::default();
+    let _kept = tracing::subscriber::set_default(written.clone());
+    let seen = || {
+        let lines = std::mem::take(&mut *written.0.lock());
+        let words = ["fenced", "without a leader", "another broker"];
+        let mut kept = lines;
+        kept.retain(|line| words.iter().any(|word| line.contains(word)));
+        (kept, shared.counts.read().elections)
+    };
+    let now = shared.env.clock.now();
+    shared.fence_silent(now.plus(Duration::from_secs(3_600)));
+    let mut plan = shared.metadata.plan.lock();
+    let election = PartitionChangeRecord {
+        topic_id: plan.image.topic("t").expect("created").id,
+        partition_id: 1,
+        leader: 1,
+        ..PartitionChangeRecord::default()
+    };
+    let mut aftermath = Aftermath::default();
+    let done = plan.write(&shared, &[election.into()], &mut aftermath);
+    done.expect("it is the active controller");
+    drop(plan);
+    shared.conclude(aftermath);
+    let decided = seen();
+    if ends_office {
+        shared.metadata.plan.lock().office = None;
+    }
+    shared.commit_at_start().expect("a disk that works");
+    let image = shared.metadata.image();
+    assert!(image.broker(BrokerId(1)).expect("registered").is_fenced);
+    [decided, seen()]
+}
+
+#[test]
+fn what_a_controller_decides_is_written_to_the_log_once_it_is_committed() {
+    let [decided, committed] = fencing(false);
+    assert_eq!(decided, (Vec::new(), 0));
+    let lines = [
+        "broker 1 is fenced: it sent no heartbeat within its session",
+        "2 partitions without a leader from now on: t-0 (broker 1 led it), t-1 (broker 1 led it)",
+        "1 partition led by another broker: t-1 by broker 1, after none",
+    ];
+    assert_eq!(committed, (lines.map(String::from).to_vec(), 1));
+    assert_eq!(fencing(true), [(Vec::new(), 0), (Vec::new(), 0)]);
 }

@@ -55,8 +55,8 @@ impl NodeCounts {
         self.snapshot_at.store(now.0, Ordering::Relaxed);
     }
 
-    /// The active controller, this node, wrote records behind `before`.
-    pub(crate) fn on_decided(&self, before: &Image, records: &[Record]) {
+    /// Records that the active controller, this node, wrote on `before` are committed.
+    pub(crate) fn on_committed(&self, before: &Image, records: &[Record]) {
         for record in records {
             let Record::PartitionChange(change) = record else {
                 continue;
