@@ -17,10 +17,37 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A broker that did not look for so much longer was stopped itself: it cannot know who was silent meanwhile.
 const STOPPED_FOR: Duration = Duration::from_secs(2);
 
+/// The time since which this broker has run without a pause: nobody is silent for the time of one.
+#[derive(Debug, Default)]
+struct Awake {
+    looked_at: Option<Instant>,
+    since: Instant,
+}
+
+impl Awake {
+    /// This is called every [`LOOK_EVERY`] at least, unless the process is stopped.
+    fn on_look(&mut self, now: Instant) {
+        let last = self.looked_at.replace(now);
+        if last.is_none_or(|last| LOOK_EVERY + STOPPED_FOR < now.since(last)) {
+            self.since = now;
+        }
+    }
+
+    /// The time that has passed since `at` and in which this broker has run.
+    fn run_since(&self, at: Instant, now: Instant) -> Duration {
+        now.since(at.max(self.since))
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        self.looked_at.map(|at| at.plus(LOOK_EVERY))
+    }
+}
+
 /// Leaders that are asked, and do not answer.
 #[derive(Debug, Default)]
 pub(super) struct Leaders {
     known: BTreeMap<BrokerId, Leader>,
+    awake: Awake,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +58,17 @@ struct Leader {
 }
 
 impl Leaders {
+    /// The worker runs.
+    pub(super) fn on_turn(&mut self, now: Instant) {
+        self.awake.on_look(now);
+    }
+
+    /// When the worker is to run again, so that a pause of the process shows.
+    pub(super) fn next_turn(&self) -> Option<Instant> {
+        let at = self.awake.next_look();
+        at.filter(|_| !self.known.is_empty())
+    }
+
     pub(super) fn on_asked(&mut self, leader: BrokerId, now: Instant) {
         self.known.entry(leader).or_insert(Leader {
             heard_at: now,
@@ -49,7 +87,7 @@ impl Leaders {
     /// A request failed. Returns for how long the leader did not answer, if that is to be reported now.
     pub(super) fn on_failed(&mut self, leader: BrokerId, now: Instant) -> Option<Duration> {
         let known = self.known.get_mut(&leader)?;
-        let silent_for = now.since(known.heard_at);
+        let silent_for = self.awake.run_since(known.heard_at, now);
         let is_due = |at: Instant| REPORT_EVERY <= now.since(at);
         if silent_for < REPORTED_AFTER || !known.reported_at.is_none_or(is_due) {
             return None;
@@ -69,9 +107,7 @@ impl Leaders {
 pub(super) struct Followers {
     in_sync: BTreeSet<BrokerId>,
     silent: BTreeSet<BrokerId>,
-    looked_at: Option<Instant>,
-    /// A follower that was heard before this broker was stopped itself counts as heard then.
-    goes_on_since: Instant,
+    awake: Awake,
     /// Partitions out of whose ISR a broker is to go, which are not reported yet, and when it was reported last.
     fallen: BTreeMap<BrokerId, (usize, Option<Instant>)>,
 }
@@ -97,8 +133,7 @@ impl Followers {
 
     /// True if it is time to look.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        let last = self.looked_at;
-        last.is_none_or(|at| LOOK_EVERY <= now.since(at))
+        self.awake.next_look().is_none_or(|at| at <= now)
     }
 
     /// Looks who sent no fetch for `silence_max`, by the time of the last one of each. True if the partitions that this broker leads are
@@ -109,13 +144,10 @@ impl Followers {
         silence_max: Duration,
         now: Instant,
     ) -> bool {
-        let last = self.looked_at.replace(now);
-        if last.is_none_or(|last| LOOK_EVERY + STOPPED_FOR < now.since(last)) {
-            self.goes_on_since = now;
-        }
+        self.awake.on_look(now);
         let is_silent = |broker: &BrokerId| {
             let at = heard.get(broker);
-            at.is_some_and(|at| silence_max < now.since((*at).max(self.goes_on_since)))
+            at.is_some_and(|at| silence_max < self.awake.run_since(*at, now))
         };
         let in_sync = self.in_sync.iter().copied();
         self.silent = in_sync.filter(is_silent).collect();
@@ -128,8 +160,8 @@ impl Followers {
 
     /// When it is time to look, if any broker follows what this one leads.
     pub(super) fn next_look(&self) -> Option<Instant> {
-        let at = self.looked_at.filter(|_| !self.in_sync.is_empty());
-        at.map(|at| at.plus(LOOK_EVERY))
+        let at = self.awake.next_look();
+        at.filter(|_| !self.in_sync.is_empty())
     }
 
     /// A leader here wants an ISR without this broker.
@@ -137,12 +169,18 @@ impl Followers {
         self.fallen.entry(broker).or_default().0 += 1;
     }
 
-    /// The reports that are due of brokers that fell out.
-    pub(super) fn take_fallen(&mut self, now: Instant) -> Vec<Fallen> {
+    /// The reports that are due of brokers that fell out: no lag is reported that may be one of this broker, which did not run for a part of
+    /// `lag_max`.
+    pub(super) fn take_fallen(&mut self, lag_max: Duration, now: Instant) -> Vec<Fallen> {
         let silent = &self.silent;
+        if self.awake.run_since(Instant(0), now) < lag_max {
+            let lag = self.fallen.iter_mut();
+            let lag = lag.filter(|(broker, _)| !silent.contains(broker));
+            lag.for_each(|(_, (count, _))| *count = 0);
+        }
         let is_over = |at: &Instant| REPORT_EVERY <= now.since(*at);
         self.fallen
-            .retain(|_, (count, at)| 0 < *count || !at.as_ref().is_some_and(is_over));
+            .retain(|_, (count, at)| 0 < *count || at.is_some_and(|at| !is_over(&at)));
         let due = self
             .fallen
             .iter_mut()
@@ -166,6 +204,7 @@ mod tests {
     const ONE: BrokerId = BrokerId(1);
     const TWO: BrokerId = BrokerId(2);
     const SILENCE: Duration = Duration::from_secs(10);
+    const LAG: Duration = Duration::from_secs(30);
 
     fn at(ms: u64) -> Instant {
         Instant(0).plus(Duration::from_millis(ms))
@@ -192,6 +231,24 @@ mod tests {
         assert_eq!(leaders.on_answered(ONE, at(71_000)), None);
         leaders.keep(|_| false);
         assert_eq!(leaders.on_failed(ONE, at(99_000)), None, "not followed");
+    }
+
+    #[test]
+    fn a_leader_is_not_silent_for_the_time_in_which_this_broker_was_stopped() {
+        let mut leaders = Leaders::default();
+        assert_eq!(leaders.next_turn(), None);
+        leaders.on_turn(at(0));
+        leaders.on_asked(ONE, at(0));
+        assert_eq!(leaders.next_turn(), Some(at(1_000)));
+        leaders.on_turn(at(17_000));
+        assert_eq!(leaders.on_failed(ONE, at(17_000)), None);
+        for ms in (18_000..22_000).step_by(1_000) {
+            leaders.on_turn(at(ms));
+            assert_eq!(leaders.on_failed(ONE, at(ms)), None, "{ms}");
+        }
+        leaders.on_turn(at(22_000));
+        let told = Some(Duration::from_secs(5));
+        assert_eq!(leaders.on_failed(ONE, at(22_000)), told);
     }
 
     #[test]
@@ -229,6 +286,8 @@ mod tests {
     #[test]
     fn brokers_that_fall_out_of_isrs_are_counted_and_reported_now_and_then() {
         let mut followers = Followers::default();
+        let start = at(100_000);
+        let at = |ms| start.plus(Duration::from_millis(ms));
         followers.on_fallen(ONE);
         followers.on_fallen(ONE);
         let fallen = |partitions| Fallen {
@@ -236,11 +295,26 @@ mod tests {
             partitions,
             is_silent: false,
         };
-        assert_eq!(followers.take_fallen(at(0)), [fallen(2)]);
+        assert_eq!(followers.take_fallen(LAG, at(0)), [fallen(2)]);
         followers.on_fallen(ONE);
-        assert_eq!(followers.take_fallen(at(1_000)), []);
-        assert_eq!(followers.take_fallen(at(60_000)), [fallen(1)]);
-        assert_eq!(followers.take_fallen(at(130_000)), []);
+        assert_eq!(followers.take_fallen(LAG, at(1_000)), []);
+        assert_eq!(followers.take_fallen(LAG, at(60_000)), [fallen(1)]);
+        assert_eq!(followers.take_fallen(LAG, at(130_000)), []);
         assert!(followers.fallen.is_empty());
+    }
+
+    #[test]
+    fn no_follower_lags_for_the_time_in_which_this_broker_was_stopped() {
+        let mut followers = Followers::default();
+        followers.look(&BTreeMap::new(), SILENCE, at(0));
+        followers.look(&BTreeMap::new(), SILENCE, at(40_000));
+        followers.on_fallen(ONE);
+        assert_eq!(followers.take_fallen(LAG, at(40_000)), []);
+        for ms in (41_000..=70_000).step_by(1_000) {
+            followers.look(&BTreeMap::new(), SILENCE, at(ms));
+            assert_eq!(followers.take_fallen(LAG, at(ms)), [], "{ms}");
+        }
+        followers.on_fallen(ONE);
+        assert_eq!(followers.take_fallen(LAG, at(70_000)).len(), 1);
     }
 }

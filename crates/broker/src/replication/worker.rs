@@ -687,7 +687,7 @@ impl ReplicaWorker {
 
     fn report_fallen(&mut self, now: Instant) {
         let lag_max = self.lag_max();
-        for fallen in self.followers.take_fallen(now) {
+        for fallen in self.followers.take_fallen(lag_max, now) {
             let Fallen {
                 broker,
                 partitions,
@@ -786,6 +786,7 @@ impl ReplicaWorker {
             self.commit_at,
             Some(self.look_at),
             self.followers.next_look(),
+            self.leaders.next_turn(),
             self.late_cuts.next_deadline(),
         ]
         .into_iter()
@@ -810,6 +811,7 @@ impl Worker for ReplicaWorker {
             self.repairer.on_ready(&mut *self.poller, ready);
         }
         let now = self.shared.env.clock.now();
+        self.leaders.on_turn(now);
         self.links.expire(&mut *self.poller, now);
         self.take_replies();
         // After the poll: it swallows the wake-up of whatever was put in before it.
