@@ -15,7 +15,6 @@ mod losing;
 mod members;
 mod misfits;
 mod observing;
-mod proxy;
 mod pushing;
 mod records;
 mod serving;

@@ -483,9 +483,9 @@ impl LogDir {
             // The volume, or the descriptors of the process: the reason has it.
             let path = self.path.display();
             if is_full {
-                tracing::error!(target: env::logs::STORAGE, "log dir {path} takes no appends: {why}");
+                tracing::error!(target: env::logs::STORAGE, "log dir {path}: appends are refused: {why}");
             } else {
-                tracing::info!(target: env::logs::STORAGE, "log dir {path} takes appends again: {why}");
+                tracing::info!(target: env::logs::STORAGE, "log dir {path}: appends are taken again: {why}");
             }
             self.maker_bell.ring();
         }
