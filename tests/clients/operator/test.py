@@ -100,7 +100,8 @@ def answered(held, seconds):
 def a_crowd_of_connections_leaves_descriptors_for_files():
     with running("--data-dir", TMP / "crowd", nofile=200) as broker, crowd(broker, 300) as held:
         got, ended = answered(held, 5)
-        equal((len(got), len(ended)), (100, 0), "served, and turned away: the others wait")
+        # Half of what the base leaves.
+        equal((len(got), len(ended)), (60, 0), "served, and turned away: the others wait")
         for c in [c for c in held if c not in got] + got[:5]:
             c.socket.close()
         deadline = time.monotonic() + 10
