@@ -18,7 +18,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "security protocol of each listener name";
     "listeners" List "PLAINTEXT://127.0.0.1:9092" Items ReadOnly Works "addresses the broker listens on";
     "max.connection.creation.rate" Int "2147483647" AtLeast(0) ClusterWide Accepted "connections accepted per second";
-    "max.connections" Int "2147483647" AtLeast(0) ClusterWide Works "connections the broker keeps open at most, more wait; never more than leave 9000 descriptors, or half of them, for files";
+    "max.connections" Int "2147483647" AtLeast(0) ClusterWide Works "connections the broker keeps open at most, more wait; never more than leave 9000 descriptors for files, or half of those beyond 80";
     "max.connections.per.ip" Int "2147483647" AtLeast(0) ClusterWide Works "connections one address may keep open at most, more are closed";
     "max.connections.per.ip.overrides" String "" Any ClusterWide Works
         "exceptions to max.connections.per.ip: address:count, separated by commas";
