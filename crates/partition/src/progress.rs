@@ -134,8 +134,9 @@ struct Follower {
     caught_up_at: Instant,
     /// When its synced end rose last, or the leader began to count it.
     moved_at: Instant,
-    /// Its last word, and our end then: it had everything then if it comes to have that.
-    asked: (Instant, Offset),
+    /// A word of it, and our end then: it had everything of then once it has that. Its words overtake its syncs, so a later one changes nothing
+    /// before.
+    mark: (Instant, Offset),
 }
 
 /// Fewer replicas are in sync than an append with `acks=all` needs.
@@ -409,13 +410,15 @@ impl Progress {
             follower.synced = None;
             follower.broker_epoch = broker_epoch;
         }
-        let (asked_at, end_then) = follower.asked;
+        let (then, end_then) = follower.mark;
         if end <= synced {
             follower.caught_up_at = now;
         } else if end_then <= synced {
-            follower.caught_up_at = follower.caught_up_at.max(asked_at);
+            follower.caught_up_at = follower.caught_up_at.max(then);
         }
-        follower.asked = (now, end);
+        if end_then <= synced {
+            follower.mark = (now, end);
+        }
         follower.log_start = log_start;
         if follower.synced < Some(synced) {
             follower.moved_at = now;
@@ -566,7 +569,7 @@ impl Progress {
                     // It has as long as any to catch up.
                     caught_up_at: now,
                     moved_at: now,
-                    asked: (now, self.points.end),
+                    mark: (now, self.points.end),
                 };
                 (*broker, known.remove(broker).unwrap_or(unknown))
             })

@@ -334,6 +334,8 @@ fn a_follower_is_behind_when_it_has_not_had_everything_for_too_long() {
         // Busy: it never has all, but always what there was when it asked last.
         "leads 0 of 1,2 isr 1,2 | append 9 | pass 6 | 2 at 5 | append 12 | pass 6 | 2 at 9 | lag 10 => behind []; committed 0",
         "leads 0 of 1,2 isr 1,2 | append 9 | pass 6 | 2 at 5 | append 12 | pass 6 | 2 at 8 | lag 10 => behind [2]; committed 0",
+        // Its words overtake its syncs: each reports what there was two words ago.
+        "leads 0 of 1,2 isr 1,2 | append 9 | 2 at 0 | pass 2 | append 20 | 2 at 4 | pass 2 | append 30 | 2 at 9 | pass 2 | append 40 | 2 at 20 | pass 2 | append 50 | 2 at 30 | pass 2 | append 60 | 2 at 40 | pass 2 | lag 10 => behind []; committed 0",
         // Nobody asks of one that is not in sync, or where we do not lead.
         "leads 0 of 1,2 isr 1 | append 9 | pass 11 | lag 10 => behind []; committed 0",
         // Nothing was appended since: a follower that is silent for that reason stays.
