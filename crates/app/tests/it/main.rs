@@ -15,6 +15,7 @@ mod losing;
 mod members;
 mod misfits;
 mod observing;
+mod proxy;
 mod pushing;
 mod records;
 mod serving;

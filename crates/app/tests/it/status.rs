@@ -1,8 +1,9 @@
-//! The judgement of `esker cluster status` where some nodes know less than others: a cluster that has just started,
+//! The judgement of `esker cluster status` where some nodes know less than others: a cluster that has just started, a node that is cut off,
 //! a majority that is lost, a replica that was replaced.
 
 #![allow(clippy::disallowed_methods)] // tests meet the operating system as users do
 
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use crate::broker::{Broker, Dir, failure};
 use crate::cluster::{addresses, until};
 use crate::growing::{await_brokers, produce, voters};
+use crate::proxy::Proxy;
 
 /// The exit code, standard output and standard error of a command.
 fn told(broker: &Broker, args: &[&str]) -> (i32, String, String) {
@@ -76,6 +78,60 @@ fn a_voter_that_is_a_controller_alone_is_no_fault_and_offers_no_produce() {
     await_brokers(&nodes[0], 2);
     until(|| is_clean(&nodes[0]));
     assert_eq!(voters(&nodes[0]), [1, 2, 3]);
+}
+
+#[test]
+fn a_broker_that_is_cut_off_from_the_controller_is_not_believed() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new()], addresses());
+    let [clients, nodes, fifth] = addresses.as_slice() else {
+        panic!("three addresses");
+    };
+    // Others find both doors of the controller at another address of this machine, with the same ports.
+    let way = |to: &String| {
+        let (_, port) = to.rsplit_once(':').unwrap();
+        let at = format!("127.0.0.2:{port}");
+        let listener = TcpListener::bind(&at).unwrap();
+        (at, Proxy::new(listener, to.clone()))
+    };
+    let ((at_nodes, nodes_way), (at_clients, clients_way)) = (way(nodes), way(clients));
+    let (door, voters) = (format!("CONTROLLER://{nodes}"), format!("1@{at_nodes}"));
+    let session = ["--set", "broker.session.timeout.ms=3000"];
+    let start = |listen: &str, data: &Dir, more: &[&str]| {
+        let more = [more, &["--voters", &voters], &session].concat();
+        Broker::start_as(listen, &data.0, &more)
+    };
+    let advertised = format!("CONTROLLER://{at_nodes}");
+    let plain = format!("PLAINTEXT://{at_clients}");
+    let both = ["--advertise", &advertised, "--advertise", &plain];
+    let own = [&["--node-id", "1", "--listen", &door][..], &both].concat();
+    let mut first = start(clients, &dirs[0], &own);
+    first.address.clone_from(clients);
+    let fifth = start(fifth, &dirs[1], &["--node-id", "5", "--roles", "broker"]);
+    await_brokers(&first, 2);
+    first.ok(&["topic", "create", "t", "-r", "2", "-p", "4"], b"");
+    produce(&first, "t");
+    until(|| is_clean(&fifth));
+
+    for way in [&nodes_way, &clients_way] {
+        way.cut_off(fifth.process_id());
+    }
+    // Replicas leave ISRs a moment later.
+    let is_fenced = |(what, _): &&(String, String)| what.starts_with("broker 5 is fenced");
+    let mut seen = Vec::new();
+    until(|| {
+        seen = findings(&fifth);
+        seen.iter().any(|it| is_fenced(&it)) && seen == findings(&first)
+    });
+    let fenced = seen.iter().find(is_fenced);
+    let (_, todo) = fenced.unwrap();
+    assert!(
+        todo.contains("it runs at") && todo.contains("has no controller"),
+        "{todo}"
+    );
+    assert!(
+        seen.iter().all(|(what, _)| !what.contains("no leader")),
+        "{seen:?}"
+    );
 }
 
 #[test]
