@@ -9,6 +9,8 @@
 
 #[path = "progress/lags.rs"]
 mod lags;
+#[path = "progress/marks.rs"]
+mod marks;
 #[path = "progress/nearest.rs"]
 mod nearest;
 
@@ -19,6 +21,8 @@ use model::{BrokerId, Instant, LeaderEpoch, Offset, Ticket};
 
 use crate::life::Life;
 use crate::news::News;
+
+use marks::Marks;
 
 pub use lags::FollowerLag;
 
@@ -123,7 +127,7 @@ struct Awaiting {
 }
 
 /// How far a follower has come.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Follower {
     /// Nothing is known before its first word in this epoch.
     synced: Option<Offset>,
@@ -134,9 +138,8 @@ struct Follower {
     caught_up_at: Instant,
     /// When its synced end rose last, or the leader began to count it.
     moved_at: Instant,
-    /// A word of it, and our end then: it had everything of then once it has that. Its words overtake its syncs, so a later one changes nothing
-    /// before.
-    mark: (Instant, Offset),
+    /// Our ends at earlier words of it: it had everything of then once it has that.
+    marks: Marks,
 }
 
 /// Fewer replicas are in sync than an append with `acks=all` needs.
@@ -410,14 +413,8 @@ impl Progress {
             follower.synced = None;
             follower.broker_epoch = broker_epoch;
         }
-        let (then, end_then) = follower.mark;
-        if end <= synced {
-            follower.caught_up_at = now;
-        } else if end_then <= synced {
+        if let Some(then) = follower.marks.on_word(synced, end, now) {
             follower.caught_up_at = follower.caught_up_at.max(then);
-        }
-        if end_then <= synced {
-            follower.mark = (now, end);
         }
         follower.log_start = log_start;
         if follower.synced < Some(synced) {
@@ -569,7 +566,7 @@ impl Progress {
                     // It has as long as any to catch up.
                     caught_up_at: now,
                     moved_at: now,
-                    mark: (now, self.points.end),
+                    marks: Marks::default(),
                 };
                 (*broker, known.remove(broker).unwrap_or(unknown))
             })
