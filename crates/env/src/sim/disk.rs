@@ -378,6 +378,11 @@ impl File for SimFile {
             ok: done.is_ok(),
         };
         world.note_on(self.life.host, &event);
+        let beside = world.host(self.life.host).beside_writes.clone();
+        drop(world);
+        if let Some(act) = beside {
+            act();
+        }
         done
     }
 

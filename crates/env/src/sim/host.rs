@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::chance::Chance;
 use super::content::Unsynced;
@@ -205,7 +206,11 @@ pub(crate) struct Host {
     before_syncs: Vec<(u64, Volume)>,
     /// Files that syncers sync, each with when that ends and what the sync covers.
     syncs: Vec<(u64, u64, Unsynced)>,
+    pub(crate) beside_writes: Option<BesideWrites>,
 }
+
+/// What others do while a write is under way.
+pub(crate) type BesideWrites = Arc<dyn Fn() + Send + Sync>;
 
 impl Host {
     pub(crate) fn new(chance: &mut Chance, faults: Faults, volume: Volume) -> Host {
@@ -226,6 +231,7 @@ impl Host {
             tape: None,
             before_syncs: Vec::new(),
             syncs: Vec::new(),
+            beside_writes: None,
         }
     }
 

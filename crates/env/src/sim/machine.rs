@@ -272,6 +272,11 @@ impl Machine {
         self.state().faults = faults;
     }
 
+    /// From here on others do this while a write to a file is under way: turns of workers are whole here, and threads are not.
+    pub fn beside_writes(&self, act: impl Fn() + Send + Sync + 'static) {
+        self.state().beside_writes = Some(Arc::new(act));
+    }
+
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.state().counts

@@ -203,10 +203,12 @@ impl LogDir {
         self.slowness.lock().on_pause(from, to);
     }
 
-    /// More is committed than the segment writer keeps up with: stop taking in requests for a moment.
+    /// True if more is committed than the segment writer keeps up with: no records are taken in for a moment, neither of clients nor of
+    /// leaders. Everything else goes on.
     pub fn is_overloaded(&self) -> bool {
-        // A full disk refuses appends, so nothing more comes, and reads must go on.
-        !self.is_full() && self.backlog.is_over_bound()
+        // A directory that is full or has failed refuses appends, so nothing more comes, and others take theirs.
+        let takes_records = !self.is_full() && !self.is_failed();
+        takes_records && self.backlog.is_over_bound()
     }
 
     /// Bytes that wait for the segment writer, as the bound counts them.

@@ -1,5 +1,7 @@
 //! `esker.hot.tail.bytes`: how much of what was written to segments stays in memory too.
 
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
 use super::*;
 
 const PARTITIONS: usize = 4;
@@ -199,4 +201,57 @@ fn append_at(rig: &mut Rig, batch: Batch, wall: i64) -> Result<(), AppendError> 
     };
     let partition = Arc::clone(&rig.partitions[0]);
     partition.append(batch, Acks::All(None), moment).map(|_| ())
+}
+
+/// The memory of the newest batches had no bound while one partition was appended to as fast as it was written, and no other was written.
+#[test]
+fn a_partition_that_is_appended_to_while_it_is_written_keeps_to_its_turn() {
+    const APPENDS: usize = 400;
+    const STEP: usize = 16 << 10;
+    let machine = machine(1);
+    let settings = DirSettings {
+        hot_tail_bytes: 4 * STEP,
+        ..settings()
+    };
+    let configs = vec![LogConfig::default(); 2];
+    let mut rig = open_at(&machine, Path::new(DIR), settings, &configs).unwrap();
+    let mut known = vec![Known::default(); 2];
+    rig.work(&machine, SECOND, &mut known);
+    for at in 0..2 {
+        rig.append(at, &[vec![b'v'; STEP]], &mut known).unwrap();
+    }
+    rig.commit(&mut known);
+    let left = Arc::new(AtomicUsize::new(APPENDS));
+    let (busy, dir) = (Arc::clone(&rig.partitions[0]), Arc::clone(&rig.dir));
+    let (counted, stamp) = (Arc::clone(&left), Mutex::new(Stamp::default()));
+    machine.beside_writes(move || {
+        // Its own commit writes too.
+        let Some(mut stamp) = stamp.try_lock() else {
+            return;
+        };
+        let next = |left: usize| left.checked_sub(1);
+        if counted.fetch_update(SeqCst, SeqCst, next).is_ok() {
+            let moment = Moment {
+                now: model::Instant(0),
+                wall: Timestamp(1_700_000_000_000),
+                stamp: &mut stamp,
+            };
+            let batch = batch_of(&[vec![b'v'; STEP]]);
+            busy.append(batch, Acks::None, moment).unwrap();
+            dir.commit(&mut Vec::new());
+        }
+    });
+    machine.step_until(machine.now().plus(SECOND));
+    while matches!(rig.writer.turn(), Turn::Sleep { .. }) {
+        machine.step_until(machine.now().plus(SECOND));
+    }
+    let done = APPENDS - left.load(SeqCst);
+    assert!(0 < done && done < 10, "{done} appends in one turn");
+    // In the end all of it is written, and no more stays in memory than may.
+    while 0 < left.load(SeqCst) {
+        assert!(in_memory(&rig) < 12 * STEP, "{}", in_memory(&rig));
+        machine.step_until(machine.now().plus(SECOND));
+        rig.writer.turn();
+    }
+    assert_eq!(rig.partitions[0].bounds().log_end.0, 1 + APPENDS as i64);
 }

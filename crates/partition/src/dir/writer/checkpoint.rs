@@ -177,8 +177,8 @@ impl Ledger {
     fn prepare(&mut self, wall: Timestamp) -> Result<bool, StoreError> {
         // Everything committed up to the point is on the list or written: commits notify their partitions before the point moves.
         self.take_dirty()?;
-        self.write_pending(self.dir.env.clock.now(), wall)?;
-        if !self.pending.is_empty() || self.removals.has_waiting() {
+        let all = self.write_pending(self.dir.env.clock.now(), wall)?;
+        if !all || self.removals.has_waiting() {
             return Ok(false);
         }
         match self.write_derived() {

@@ -30,6 +30,8 @@ const WRITE_BYTES: usize = 1 << 20;
 /// How far a write of a partition came.
 enum Wrote {
     All,
+    /// All that was durable when it began. More has become durable since, and waits for its turn.
+    Enough,
     /// A cut of it is not durable yet.
     Later,
 }
@@ -92,33 +94,35 @@ impl Ledger {
             .clamp(UNWRITTEN_BYTES_RING, self.dir.backlog.gathered_bytes_max())
     }
 
-    /// Writes what the partitions on the list have, and lets go of what is too much in memory then; stops at the first that the
-    /// disk has no room for.
+    /// Writes what the partitions on the list have when their turn comes, and lets go of what is too much in memory then; stops at the first
+    /// that the disk has no room for. True if it came to the end of the list. One that is appended to as fast as it is written stays on it: the
+    /// others and all other chores come first.
     pub(super) fn write_pending(
         &mut self,
         now: Instant,
         wall: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         self.later_at = None;
         // To and fro: of more files than may be open, the last ones of one time are the first ones of the next.
         self.is_backward = !self.is_backward;
         if self.is_backward {
             self.pending.make_contiguous().reverse();
         }
-        while let Some(partition) = self.pending.front().cloned() {
+        for _ in 0..self.pending.len() {
+            let Some(partition) = self.pending.front().cloned() else {
+                break;
+            };
             match self.write_out(&partition, wall) {
-                Ok(Wrote::All) => {
-                    self.pending.pop_front();
-                    self.hot.evict(self.dir.settings.hot_tail_bytes);
-                }
+                Ok(Wrote::All) => drop(self.pending.pop_front()),
+                Ok(Wrote::Enough) => self.pending.rotate_left(1),
                 Ok(Wrote::Later) => {
                     self.later_at = Some(now.plus(COMMIT_RETRY));
-                    return Ok(());
+                    return Ok(false);
                 }
                 Err(error) if error.is_full() => {
                     self.dir.set_full(true, &error.to_string());
                     self.retry_at = Some(now.plus(FULL_RETRY));
-                    return Ok(());
+                    return Ok(false);
                 }
                 Err(error) => return Err(error),
             }
@@ -127,7 +131,7 @@ impl Ledger {
             // There was room for everything again.
             self.space_at = now;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn write_out(
@@ -139,6 +143,7 @@ impl Ledger {
         let Some(home) = self.home_of(partition) else {
             return Ok(Wrote::All);
         };
+        let mut goal = None;
         loop {
             let (batches, local_start, gaps_end) = {
                 let mut state = partition.state.lock();
@@ -185,6 +190,10 @@ impl Ledger {
                     // Set since it came on the list, where a flush has ended the time before.
                     self.note_flush(partition, flush_at);
                     return Ok(Wrote::All);
+                }
+                let goal = *goal.get_or_insert(points.durable);
+                if !batches.is_empty() && goal <= state.tail.written() {
+                    return Ok(Wrote::Enough);
                 }
                 state.has_trimmed = false;
                 (batches, state.local_start, state.gaps_end)
@@ -236,6 +245,7 @@ impl Ledger {
         self.dir.backlog.remove(bytes);
         let now = self.dir.env.clock.now();
         self.hot.push(partition, (last.next_offset(), bytes), now);
+        self.hot.evict(self.dir.settings.hot_tail_bytes);
         Ok(())
     }
 
