@@ -42,6 +42,7 @@ pub struct Point {
 pub struct Terms {
     /// So long the leader keeps a request for which it has no records.
     pub wait_max: Duration,
+    /// 0 asks for no records, and reports what is synced.
     pub bytes_max: i32,
     pub partition_bytes_max: i32,
     /// A partition that was refused, or a link that was lost, rests so long.
@@ -295,6 +296,10 @@ impl Puller {
         let at_once = if self.counts_synced { UNDER_WAY_MAX } else { 1 };
         let has_synced = self.way == Way::Tail && self.counts_synced || self.unsynced.is_empty();
         if broker_epoch < 0 || at_once <= self.under_way.len() || !has_synced {
+            return None;
+        }
+        // A leader of Kafka sends a batch whatever the bound is, and hears nothing of what is synced.
+        if terms.bytes_max == 0 && !self.counts_synced {
             return None;
         }
         let is_registered_anew = broker_epoch != self.broker_epoch;

@@ -42,6 +42,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// A follower sends a fetch every 5 s at least: one is answered by then, whatever its follower asks for. One that sends none for so long, or
 /// for `broker.session.timeout.ms` if that is longer, is silent.
 const SILENT_AFTER_MIN: Duration = Duration::from_secs(10);
+/// A log directory that has as much to write as it may is looked at again so soon.
+const FULL_WAIT: Duration = Duration::from_millis(20);
 /// A throttle is looked at again so soon: its rate may have changed.
 const THROTTLE_CHECK: Duration = Duration::from_secs(1);
 /// A log that is being cut takes batches again soon.
@@ -92,6 +94,8 @@ pub(crate) struct ReplicaWorker {
     repairer: Repairer,
     /// When the leaders here are looked at for followers that lag.
     look_at: Instant,
+    /// No records are asked for until then, because a log directory has as much to write as it may.
+    full_until: Option<Instant>,
     /// A round waits for company.
     commit_at: Option<Instant>,
     news: Vec<News>,
@@ -127,6 +131,7 @@ impl ReplicaWorker {
             dir_wishes: DirWishes::default(),
             repairer,
             look_at,
+            full_until: None,
             commit_at: None,
             news: Vec::new(),
         }
@@ -604,11 +609,28 @@ impl ReplicaWorker {
         self.leaders
             .keep(|leader| self.engines.contains_key(leader));
         self.hold_throttled();
+        let terms = self.terms_now();
         let leaders: Vec<BrokerId> = self.engines.keys().copied().collect();
         for way in [Way::Tail, Way::Bulk] {
             for leader in &leaders {
-                self.send_to(*leader, way);
+                self.send_to(*leader, way, terms);
             }
+        }
+    }
+
+    /// Leaders hear what is synced and send no records, while a log directory has as much to write as it may.
+    fn terms_now(&mut self) -> Terms {
+        let terms = self.terms();
+        let is_full = self.shared.dirs().iter().any(|dir| dir.is_overloaded());
+        let until = self.shared.env.clock.now().plus(FULL_WAIT);
+        self.full_until = is_full.then_some(until);
+        match self.full_until {
+            None => terms,
+            Some(_) => Terms {
+                bytes_max: 0,
+                wait_max: terms.wait_max.min(FULL_WAIT),
+                ..terms
+            },
         }
     }
 
@@ -624,9 +646,8 @@ impl ReplicaWorker {
         }
     }
 
-    fn send_to(&mut self, leader: BrokerId, way: Way) {
+    fn send_to(&mut self, leader: BrokerId, way: Way, terms: Terms) {
         let now = self.shared.env.clock.now();
-        let terms = self.terms();
         let broker_epoch = self.shared.metadata.broker_epoch();
         let others = self.tail_bytes + self.shared.produced_bytes();
         let Some(engine) = self.engines.get_mut(&leader) else {
@@ -784,6 +805,7 @@ impl ReplicaWorker {
             self.dir_wishes.next_deadline(),
             self.repairer.next_deadline(),
             self.commit_at,
+            self.full_until,
             Some(self.look_at),
             self.followers.next_look(),
             self.leaders.next_turn(),

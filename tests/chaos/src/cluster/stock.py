@@ -118,6 +118,8 @@ def flood(bootstrap, topic, size):
     # More than a broker takes from one connection, so that its bound is full all the time.
     producer = Producer(settings(bootstrap, acks="all", message_max_bytes=4_000_000, queue_buffering_max_kbytes=300_000,
                                  message_timeout_ms=PATIENCE_MS, request_timeout_ms=60_000))
+    # Bounds are full at once and stay so, while three disks get no more than they have room for.
+    begun, burst, rate, sent = time.monotonic(), 300_000_000, 60_000_000, 0
     payload, heard, failed = b"x" * int(size), {"at": time.monotonic(), "longest": 0.0, "acked": 0}, []
 
     def told(error, _):
@@ -129,12 +131,15 @@ def flood(bootstrap, topic, size):
 
     said = time.monotonic()
     while not failed and (not stop.is_set() or len(producer)):
-        if not stop.is_set():
+        if not stop.is_set() and sent < burst + rate * (time.monotonic() - begun):
             try:
                 producer.produce(topic, payload, partition=0, on_delivery=told)
+                sent += len(payload)
+                producer.poll(0)
             except BufferError:
                 producer.poll(0.01)
-        producer.poll(0 if not stop.is_set() else 0.1)
+        else:
+            producer.poll(0.01)
         if time.monotonic() - said >= 1:
             said = time.monotonic()
             silence = max(heard["longest"], said - heard["at"])

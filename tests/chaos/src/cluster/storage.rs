@@ -15,7 +15,7 @@ const ALL_CUTS: usize = 4;
 const SLOW_LEADS_MAX: Duration = Duration::from_secs(10);
 const SYNC_MILLIS: u32 = 2_000;
 /// Slow enough that a leader has to wait for this follower, and no disk that is given up.
-const FOLLOWER_SYNC_MILLIS: u32 = 30;
+const FOLLOWER_SYNC_MILLIS: u32 = 15;
 const PIPELINED: &str = "pipelined";
 const PIPELINED_MILLIS: u64 = 8_000;
 /// Far below the time after which a leader gives up a follower that it does not hear.
