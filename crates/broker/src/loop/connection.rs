@@ -18,7 +18,7 @@ use super::memory::Account;
 #[cfg(test)]
 use super::outbox::Chunk;
 use super::outbox::{Outbox, Reply};
-use super::share::Room;
+use super::share::{Head, Room};
 use super::transport::Transport;
 use crate::ops::Asker;
 use crate::ops::produce::Origin;
@@ -126,6 +126,16 @@ impl Connection {
             && !self.is_held
             && !self.is_denied
             && !self.is_crowded
+    }
+
+    /// The same while the memory for answers is short: a peer that has not taken its answers gets no more of them. Large requests, which
+    /// others may wait for, are read to their end.
+    pub(super) fn has_room_while(&self, is_short: bool) -> bool {
+        let is_bounded = || {
+            let next = self.inbox.head();
+            self.turn.is_none() && next.is_none_or(Head::is_small)
+        };
+        self.has_room() && (!is_short || self.unsent_memory() == 0 || !is_bounded())
     }
 
     /// Nothing is to be sent, now or later.

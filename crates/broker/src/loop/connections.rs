@@ -50,9 +50,18 @@ pub(crate) struct Connections {
     pub(super) taken: Taken,
     /// Bytes of answers in memory that clients have not taken, and of those that are put together.
     pub(super) unsent_memory: usize,
+    /// Beyond it a connection takes its answers before it is read on.
+    pub(super) unsent_memory_max: usize,
 }
 
 impl Connections {
+    pub(super) fn new(unsent_memory_max: usize) -> Connections {
+        Connections {
+            unsent_memory_max,
+            ..Connections::default()
+        }
+    }
+
     pub(crate) fn get(&self, conn: ConnId) -> Option<&Connection> {
         self.open.get(&conn)
     }
@@ -63,6 +72,11 @@ impl Connections {
 
     pub(crate) fn unsent_memory(&self) -> usize {
         self.unsent_memory
+    }
+
+    /// True if answers that clients have not taken keep as much memory as they may.
+    pub(super) fn is_memory_short(&self) -> bool {
+        self.unsent_memory_max <= self.unsent_memory
     }
 
     pub(super) fn len(&self) -> usize {
@@ -111,10 +125,11 @@ impl Connections {
         let unsent = connection.unsent_memory();
         let flushed = connection.flush(poller, now);
         self.unsent_memory -= unsent - connection.unsent_memory();
+        let is_short = self.unsent_memory_max <= self.unsent_memory;
         if flushed.is_err() || (connection.is_closing && connection.is_idle()) {
             return Sent::Over;
         }
-        if connection.is_readable && connection.has_room() {
+        if connection.is_readable && connection.has_room_while(is_short) {
             self.active.insert(conn);
         }
         Sent::Open

@@ -70,13 +70,14 @@ pub(crate) struct Shard {
 impl Shard {
     pub(crate) fn new(id: ShardId, shared: Arc<Shared>, poller: Box<dyn Poller>) -> Shard {
         let slots = shared.config().fetch_session_slots / shared.shards_count().max(1);
+        let unsent_memory_max = shared.unsent_memory_max();
         let account = Account::new(Arc::clone(&shared.unfinished));
         let desk = Desk::new(id, shared);
         let (now, is_open) = (desk.now, desk.shared.metadata.is_serving());
         Shard {
             desk,
             door: Door::new(Pending::new(), slots, is_open),
-            connections: Connections::default(),
+            connections: Connections::new(unsent_memory_max),
             poller,
             ready: Vec::new(),
             account,
@@ -137,10 +138,11 @@ impl Shard {
         let mut any = false;
         for _ in 0..RECEIVES_MAX {
             any |= self.handle_frames(conn);
+            let is_short = self.connections.is_memory_short();
             let Some(connection) = self.connections.get_mut(conn) else {
                 return any;
             };
-            if !connection.is_readable || !connection.has_room() {
+            if !connection.is_readable || !connection.has_room_while(is_short) {
                 break;
             }
             if !connection.make_room(&mut self.account) {
@@ -176,10 +178,11 @@ impl Shard {
         let mut any = false;
         loop {
             let room = self.room(conn);
+            let is_short = self.connections.is_memory_short();
             let Some(connection) = self.connections.get_mut(conn) else {
                 return any;
             };
-            if !connection.has_room() {
+            if !connection.has_room_while(is_short) {
                 return any;
             }
             if !connection.fits(room, &mut self.account) {
@@ -496,6 +499,7 @@ impl Shard {
 impl Worker for Shard {
     fn turn(&mut self) -> Turn {
         self.desk.refresh_time();
+        self.connections.unsent_memory_max = self.desk.shared.unsent_memory_max();
         let was_paused = self.paused_until.is_some();
         self.paused_until = self
             .is_overloaded()

@@ -40,6 +40,10 @@ pub(super) struct Head {
 }
 
 impl Head {
+    pub(super) fn is_small(self) -> bool {
+        self.bytes <= SMALL_BYTES
+    }
+
     fn brings_records(self) -> bool {
         self.api == ApiKey::Produce as i16
     }

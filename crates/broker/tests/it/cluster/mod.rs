@@ -1,5 +1,6 @@
 //! Several brokers in one world, under one set of metadata.
 
+mod bounds;
 mod bulk;
 mod disks;
 mod early;

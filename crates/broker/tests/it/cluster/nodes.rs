@@ -41,6 +41,8 @@ pub(super) struct Nodes {
     /// Of each node, over those that every test has.
     given: &'static [(&'static str, &'static str)],
     more: More,
+    /// Of each machine; 0 where nobody knows.
+    memory_bytes: u64,
 }
 
 /// Settings of a node beside those that all have.
@@ -54,16 +56,30 @@ impl Nodes {
 
     /// Likewise, with settings of the test.
     pub(super) fn start_with(seed: u64, given: &'static [(&'static str, &'static str)]) -> Nodes {
-        Nodes::start_all(seed, given, |_| Vec::new())
+        Nodes::start_all(seed, given, |_| Vec::new(), 0)
+    }
+
+    /// Likewise, on machines with so much memory.
+    pub(super) fn start_within(
+        seed: u64,
+        given: &'static [(&'static str, &'static str)],
+        memory_bytes: u64,
+    ) -> Nodes {
+        Nodes::start_all(seed, given, |_| Vec::new(), memory_bytes)
     }
 
     /// Likewise, with settings of each node.
     pub(super) fn start_each(seed: u64, more: More) -> Nodes {
-        Nodes::start_all(seed, &[], more)
+        Nodes::start_all(seed, &[], more, 0)
     }
 
-    fn start_all(seed: u64, given: &'static [(&'static str, &'static str)], more: More) -> Nodes {
-        let nodes = Nodes::begin_all(seed, given, more);
+    fn start_all(
+        seed: u64,
+        given: &'static [(&'static str, &'static str)],
+        more: More,
+        memory_bytes: u64,
+    ) -> Nodes {
+        let nodes = Nodes::begin_all(seed, given, more, memory_bytes);
         for node in ALL {
             nodes.until(|nodes| Some(nodes.metadata(node)?.brokers.len() == 3));
         }
@@ -72,12 +88,18 @@ impl Nodes {
 
     /// Starts all of them and waits for nothing.
     pub(super) fn begin(seed: u64) -> Nodes {
-        Nodes::begin_all(seed, &[], |_| Vec::new())
+        Nodes::begin_all(seed, &[], |_| Vec::new(), 0)
     }
 
-    fn begin_all(seed: u64, given: &'static [(&'static str, &'static str)], more: More) -> Nodes {
+    fn begin_all(
+        seed: u64,
+        given: &'static [(&'static str, &'static str)],
+        more: More,
+        memory_bytes: u64,
+    ) -> Nodes {
         let mut nodes = Nodes {
             more,
+            memory_bytes,
             machines: Machines::new(seed, 3, &Faults::default()),
             brokers: [None, None, None],
             given,
@@ -90,6 +112,14 @@ impl Nodes {
     pub(super) fn cluster_id(&self, node: Node) -> Option<String> {
         let broker = self.brokers[usize::from(node) - 1].as_ref()?;
         broker.cluster_id().map(str::to_owned)
+    }
+
+    /// The brokers that a node knows to be fenced.
+    pub(super) fn fenced(&self, node: Node) -> Vec<i32> {
+        let broker = self.brokers[usize::from(node) - 1].as_ref();
+        let image = broker.expect("it runs").image();
+        let fenced = image.brokers().filter(|broker| broker.is_fenced);
+        fenced.map(|broker| broker.id.0).collect()
     }
 
     /// The epoch in which a node is the active controller.
@@ -125,7 +155,7 @@ impl Nodes {
         }
         let machine = config::Machine {
             cores: 2,
-            memory_bytes: 0,
+            memory_bytes: self.memory_bytes,
             descriptors: 20_000,
         };
         config::Broker::new(settings, machine).expect("settings that fit each other")
@@ -591,12 +621,22 @@ pub(super) struct Pipe {
 impl Pipe {
     /// Sends what the connection takes, and counts the answers that came.
     pub(super) fn turn(&mut self) {
+        self.push();
+        self.pull();
+    }
+
+    /// Sends what the connection takes, and reads nothing.
+    pub(super) fn push(&mut self) {
         while self.sent < self.unsent.len() {
             match self.conn.send(&self.unsent[self.sent..]) {
                 Ok(0) | Err(_) => break,
                 Ok(sent) => self.sent += sent,
             }
         }
+    }
+
+    /// Counts the answers that came, and sends nothing.
+    pub(super) fn pull(&mut self) {
         let mut buf = [0; 4096];
         while let Ok(read) = self.conn.recv(&mut buf)
             && 0 < read

@@ -7,22 +7,22 @@ use wire::messages::{MetadataRequest, ProduceRequest};
 use super::nodes::*;
 
 /// The topic of the producers that send on, and the one of somebody else.
-const BUSY: &str = "busy";
-const QUIET: &str = "quiet";
-const MIN_ISR: (&str, &str) = ("min.insync.replicas", "2");
+pub(super) const BUSY: &str = "busy";
+pub(super) const QUIET: &str = "quiet";
+pub(super) const MIN_ISR: (&str, &str) = ("min.insync.replicas", "2");
 /// Where nothing fails, nobody waits for longer.
-const SILENCE_MAX: Duration = Duration::from_secs(1);
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(1);
 
-const ONE_SHARD: &[(&str, &str)] = &[
+pub(super) const ONE_SHARD: &[(&str, &str)] = &[
     ("queued.max.request.bytes", "1048576"),
     ("num.network.threads", "1"),
 ];
-const THREE_SHARDS: &[(&str, &str)] = &[
+pub(super) const THREE_SHARDS: &[(&str, &str)] = &[
     ("queued.max.request.bytes", "1048576"),
     ("num.network.threads", "3"),
 ];
 
-fn requests(topic: &str, count: usize, bytes: usize) -> Vec<ProduceRequest> {
+pub(super) fn requests(topic: &str, count: usize, bytes: usize) -> Vec<ProduceRequest> {
     let value = "x".repeat(bytes);
     (0..count).map(|_| produced(topic, 0, &value)).collect()
 }
@@ -46,11 +46,19 @@ fn longest_silence(nodes: &Nodes, pipes: &mut [Pipe]) -> Duration {
 
 /// All three replicas stay in sync, whatever the producers have under way.
 fn check(seed: u64, given: &'static [(&'static str, &'static str)], clients: usize, bytes: usize) {
+    // Several times what requests may take, of each.
+    check_count(seed, given, clients, (bytes, (4 << 20) / bytes));
+}
+
+fn check_count(
+    seed: u64,
+    given: &'static [(&'static str, &'static str)],
+    clients: usize,
+    (bytes, count): (usize, usize),
+) {
     let nodes = Nodes::start_with(seed, given);
     nodes.create_on(BUSY, &[1, 2, 3], &[MIN_ISR]);
     nodes.until(|nodes| Some(nodes.isr(1, BUSY)?.len() == 3));
-    // Several times what requests may take, of each.
-    let count = (4 << 20) / bytes;
     let mut pipes: Vec<Pipe> = (0..clients)
         .map(|_| nodes.pipe(1, &requests(BUSY, count, bytes), 9))
         .collect();
@@ -77,6 +85,13 @@ fn a_producer_that_sends_on_keeps_no_follower_from_being_heard() {
 fn several_producers_that_send_on_keep_no_follower_from_being_heard() {
     check(821, ONE_SHARD, 5, 50_000);
     check(822, THREE_SHARDS, 9, 50_000);
+}
+
+#[test]
+fn producers_of_many_small_records_keep_no_follower_from_being_heard() {
+    // Several times the answers that a connection may wait for.
+    check_count(826, ONE_SHARD, 3, (100, 4_000));
+    check_count(827, THREE_SHARDS, 6, (100, 2_500));
 }
 
 #[test]
