@@ -238,3 +238,32 @@ fn the_leader_that_an_operator_elects_is_followed_by_the_one_that_has_more() {
     nodes.patiently(all.controller, &request, 2, |answer| answer.error_code);
     all.is_led_by_the_one_behind();
 }
+
+/// A replica led an epoch in which it wrote nothing, and the next leader, which had a record of the epoch before, never heard of it. The replica
+/// named its epoch and was told to cut its empty log, again and again, and stayed out of the ISR (simulator: replicated-transactions 364).
+#[test]
+fn a_replica_that_led_without_writing_follows_the_next_leader() {
+    let seeds = 60..80;
+    let mut all = seeds.map(Nodes::start);
+    let mut nodes = all
+        .find(|nodes| active(nodes) == Some(3))
+        .expect("each is elected now and then");
+    nodes.create_on(TOPIC, &[1, 2], &[("min.insync.replicas", "2")]);
+    nodes.part(1, 2);
+    // Nobody else has it.
+    drop(nodes.send(1, &produced(TOPIC, 0, "value"), 9));
+    nodes.until(|nodes| Some(nodes.ends(1, TOPIC)? == (0, 1)));
+    nodes.kill(1);
+    nodes.until(|nodes| Some(leader(nodes, 3)? == 2));
+    nodes.start_one(1);
+    nodes.until(|nodes| Some(nodes.metadata(3)?.brokers.len() == 3));
+    assert_eq!(isr(&nodes, 3), Some(vec![2]));
+    nodes.cut_off(2);
+    nodes.until(|nodes| Some(leader(nodes, 3)? == 1));
+    assert_eq!(nodes.ends(2, TOPIC), Some((0, 0)));
+    nodes.mend();
+    nodes.within(Duration::from_secs(5), |nodes| {
+        Some(isr(nodes, 3)?.len() == 2)
+    });
+    assert_eq!(nodes.ends(2, TOPIC), Some((0, 1)));
+}
