@@ -210,7 +210,9 @@ pub(super) fn slow_disk(stage: &mut Stage<'_>) -> Result<String, String> {
 /// A producer has as much under way as its leader takes while a follower's syncs are slow: it hears of its records all the time, every
 /// replica stays in sync, and others are served.
 pub(super) fn pipelined(stage: &mut Stage<'_>) -> Result<String, String> {
-    stage.nodes.create(PIPELINED)?;
+    // The nodes' own segments of 1 MiB would make it a trial of syncs alone: each has 4 of them.
+    let segments = [("segment.bytes", "134217728")];
+    stage.nodes.create_with(PIPELINED, COUNT as i16, &segments)?;
     let find = |stage: &Stage<'_>| {
         let topic = stage.nodes.ask(|client| client.topic(PIPELINED))?;
         let first = topic.partitions.iter().find(|of| of.index == 0);
