@@ -23,7 +23,7 @@ pub(crate) struct Notes {
     /// checksum is the last line then, and the same is asked for again.
     pub(crate) rotted: BTreeSet<String>,
     /// While a link between nodes refuses connections, a broker that lives is taken for dead, and answers for up to a session as leader and
-    /// coordinator (`docs/decisions/fencing.md`); until then nothing is said of members, nor of a producer that it takes for out of order.
+    /// coordinator (`docs/decisions/fencing.md`); until then nothing is said of members, nor of a producer that it takes for out of order or for fenced.
     pub(crate) zombies_until: Option<Instant>,
     keys: BTreeMap<(String, i32), Key>,
     next_value: u64,

@@ -171,3 +171,11 @@ fn disks_are_fast_before_nodes_begin_anew() {
 fn a_start_takes_no_leader_epoch_that_may_never_be_committed() {
     check_load(325, Load::ReplicatedGroups);
 }
+
+/// A link between 2 nodes refused connections, so the controller fenced a broker that lived. A producer began an epoch at the next coordinator
+/// and wrote to the broker, which still led by its metadata: its coordinator knew an older epoch and refused the batch, and the demand that
+/// nothing fences a producer that is alone was wrong.
+#[test]
+fn a_coordinator_that_was_succeeded_unheard_may_take_an_epoch_for_fenced() {
+    check_load(123, Load::ReplicatedTransactions);
+}

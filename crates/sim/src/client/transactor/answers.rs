@@ -264,7 +264,8 @@ impl Transactor {
         }
     }
 
-    /// Another incarnation took over, or the coordinator ended the transaction.
+    /// Another incarnation took over, or the coordinator ended the transaction. A coordinator that was succeeded without hearing of it knows
+    /// older epochs alone, and takes a newer one for fenced.
     pub(super) fn on_fenced(&mut self, code: ErrorCode, world: &Outside, notes: &mut Notes) {
         let now = world.now();
         notes.fenced += 1;
@@ -272,6 +273,7 @@ impl Transactor {
             && self.habits.is_alone
             && now.since(txn.began) < self.habits.timeout
             && self.strays_until < txn.began
+            && !notes.may_meet_zombies(now)
         {
             notes.violation(format!(
                 "{} ({}): {code:?} in {:?}, although nobody else uses the id and it was open for {:?} only",
