@@ -179,3 +179,10 @@ fn a_start_takes_no_leader_epoch_that_may_never_be_committed() {
 fn a_coordinator_that_was_succeeded_unheard_may_take_an_epoch_for_fenced() {
     check_load(123, Load::ReplicatedTransactions);
 }
+
+/// Wall clocks ran at a rate of their own for moments in which the brokers served no client and asked for no time, and the demand that this had an
+/// effect was wrong.
+#[test]
+fn a_skewed_clock_need_not_be_seen_where_nobody_is_served() {
+    check_load(87, Load::ReplicatedTransactions);
+}
