@@ -160,9 +160,9 @@ impl Bench {
         let connection = connection.expect("it stays open");
         let before = connection.unanswered_bytes();
         let answer = connection.take_answer()?;
-        let done = before - connection.unanswered_bytes();
+        let after = connection.unanswered_bytes();
         // The client has it, though nothing was sent.
-        self.shard.connections.taken.change(before, before - done);
+        self.shard.connections.taken.change(before, after);
         self.shard.connections.answers_unsent = 0;
         let mut reader = wire::Reader::new(Bytes::from(answer).slice(4..));
         let decoded = wire::frame::decode_response::<R>(&mut reader, version);

@@ -18,7 +18,7 @@ use super::memory::Account;
 #[cfg(test)]
 use super::outbox::Chunk;
 use super::outbox::{Outbox, Reply};
-use super::share::{Head, Room};
+use super::share::{ByKind, Head, Kind, Room};
 use super::transport::Transport;
 use crate::ops::Asker;
 use crate::ops::produce::Origin;
@@ -32,6 +32,7 @@ const OUTBOX_BYTES_MAX: usize = 110 << 20;
 
 /// A place in the order of answers.
 struct Slot {
+    kind: Kind,
     request_bytes: usize,
     state: SlotState,
 }
@@ -86,7 +87,7 @@ pub(crate) struct Connection {
     /// When it is looked at among those that wait so, until a request of it is taken.
     pub(super) turn: Option<u64>,
     /// Of requests that are not answered.
-    request_bytes: usize,
+    request_bytes: ByKind,
 }
 
 impl Connection {
@@ -114,7 +115,7 @@ impl Connection {
             is_denied: false,
             is_crowded: false,
             turn: None,
-            request_bytes: 0,
+            request_bytes: ByKind::default(),
         }
     }
 
@@ -261,7 +262,7 @@ impl Connection {
             return None;
         };
         self.first_slot += 1;
-        self.request_bytes -= front.request_bytes;
+        self.request_bytes.remove(front.kind, front.request_bytes);
         self.ready_bytes -= reply.len;
         self.ready_memory -= reply.memory;
         let chunks = reply.chunks.iter().map(|chunk| match chunk {
@@ -272,22 +273,22 @@ impl Connection {
     }
 
     /// Reserves the place of the answer to a request.
-    pub(crate) fn open_slot(&mut self, request_bytes: usize) -> SlotNumber {
-        self.request_bytes += request_bytes;
+    pub(super) fn open_slot(&mut self, kind: Kind, request_bytes: usize) -> SlotNumber {
+        self.request_bytes.add(kind, request_bytes);
         self.slots.push_back(Slot {
+            kind,
             request_bytes,
             state: SlotState::Waiting,
         });
         self.first_slot + self.slots.len() as u64 - 1
     }
 
-    /// Has a request count as `bytes`; returns how many more that are than before.
-    pub(crate) fn charge(&mut self, number: SlotNumber, bytes: usize) -> usize {
+    /// Has a request count as `bytes`, if it has fewer.
+    pub(crate) fn charge(&mut self, number: SlotNumber, bytes: usize) {
         let slot = &mut self.slots[(number - self.first_slot) as usize];
         let more = bytes.saturating_sub(slot.request_bytes);
         slot.request_bytes += more;
-        self.request_bytes += more;
-        more
+        self.request_bytes.add(slot.kind, more);
     }
 
     pub(crate) fn answer(&mut self, number: SlotNumber, reply: Option<Reply>) {
@@ -305,12 +306,11 @@ impl Connection {
         self.is_closing = true;
     }
 
-    /// Moves answers from the front to the outbox; returns how many request bytes are done with.
-    pub(crate) fn collect(&mut self, now: Instant) -> usize {
+    /// Moves answers from the front to the outbox; their requests are done with.
+    pub(crate) fn collect(&mut self, now: Instant) {
         if self.outbox.bytes() == 0 {
             self.taken_at = now;
         }
-        let mut done = 0;
         while self
             .slots
             .front()
@@ -320,15 +320,13 @@ impl Connection {
                 break;
             };
             self.first_slot += 1;
-            done += slot.request_bytes;
+            self.request_bytes.remove(slot.kind, slot.request_bytes);
             if let SlotState::Ready(reply) = slot.state {
                 self.ready_bytes -= reply.len;
                 self.ready_memory -= reply.memory;
                 self.outbox.push(reply);
             }
         }
-        self.request_bytes -= done;
-        done
     }
 
     /// Bytes of answers that the peer has not taken and that stay in memory for that long.
@@ -354,7 +352,7 @@ impl Connection {
     }
 
     /// Request bytes that will never be answered, when the connection goes away.
-    pub(crate) fn unanswered_bytes(&self) -> usize {
+    pub(super) fn unanswered_bytes(&self) -> ByKind {
         self.request_bytes
     }
 }
@@ -373,7 +371,9 @@ mod tests {
         let shard = &mut bench.shard;
         let now = shard.desk.now;
         for connection in shard.connections.values_mut() {
-            assert!(connection.collect(now) > 0);
+            assert!(0 < connection.unanswered_bytes().sum());
+            connection.collect(now);
+            assert_eq!(connection.unanswered_bytes().sum(), 0);
         }
         let age = shard.desk.shared.config().connection_idle_max;
         for (later, is_open) in [(age, true), (age + Duration::from_secs(1), false)] {
@@ -391,9 +391,9 @@ mod tests {
         let here = SocketAddr::from(([127, 0, 0, 1], 9092));
         let mut connection = Connection::new(ConnId(1), here, here, Instant(0));
         let (first, second, third) = (
-            connection.open_slot(1),
-            connection.open_slot(1),
-            connection.open_slot(1),
+            connection.open_slot(Kind::Other, 1),
+            connection.open_slot(Kind::Other, 1),
+            connection.open_slot(Kind::Other, 1),
         );
         let answer = |len: usize| {
             Some(Reply {
@@ -417,14 +417,15 @@ mod tests {
     fn nothing_leaves_behind_a_request_that_is_dropped() {
         let here = SocketAddr::from(([127, 0, 0, 1], 9092));
         let mut connection = Connection::new(ConnId(1), here, here, Instant(0));
-        let slots = [1, 2, 4, 8].map(|bytes| connection.open_slot(bytes));
+        let slots = [1, 2, 4, 8].map(|bytes| connection.open_slot(Kind::Other, bytes));
         connection.answer(slots[2], Some(Reply::default()));
         connection.drop_from(slots[1]);
-        assert_eq!(connection.collect(Instant(0)), 0);
+        connection.collect(Instant(0));
+        assert_eq!(connection.unanswered_bytes().sum(), 15);
         assert!(!connection.is_idle(), "the first may be answered");
         connection.answer(slots[0], Some(Reply::default()));
-        assert_eq!(connection.collect(Instant(0)), 1);
+        connection.collect(Instant(0));
         assert!(connection.is_idle());
-        assert_eq!(connection.unanswered_bytes(), 14);
+        assert_eq!(connection.unanswered_bytes().sum(), 14);
     }
 }

@@ -11,7 +11,7 @@ use super::address::Address;
 use super::by_id::ById;
 use super::connection::Connection;
 use super::outbox::Reply;
-use super::share::Taken;
+use super::share::{ByKind, Taken};
 
 /// The answer to a request, or the reason why there is none.
 pub(crate) enum Outcome {
@@ -102,7 +102,8 @@ impl Connections {
 
     pub(super) fn remove(&mut self, conn: ConnId) -> Option<Connection> {
         let connection = self.open.remove(&conn)?;
-        self.taken.change(connection.unanswered_bytes(), 0);
+        self.taken
+            .change(connection.unanswered_bytes(), ByKind::default());
         self.has_freed = true;
         if let Some(turn) = connection.turn {
             self.crowded.remove(&turn);
@@ -119,9 +120,10 @@ impl Connections {
             return Sent::Open;
         };
         let before = connection.unanswered_bytes();
-        let after = before - connection.collect(now);
+        connection.collect(now);
+        let after = connection.unanswered_bytes();
         self.taken.change(before, after);
-        self.has_freed |= after < before;
+        self.has_freed |= after != before;
         let unsent = connection.unsent_memory();
         let flushed = connection.flush(poller, now);
         self.unsent_memory -= unsent - connection.unsent_memory();
@@ -223,8 +225,8 @@ impl Connections {
     pub(crate) fn charge(&mut self, address: &Address, bytes: usize) {
         if let Some(connection) = self.open.get_mut(&address.conn) {
             let before = connection.unanswered_bytes();
-            let more = connection.charge(address.slot, bytes);
-            self.taken.change(before, before + more);
+            connection.charge(address.slot, bytes);
+            self.taken.change(before, connection.unanswered_bytes());
         }
     }
 

@@ -16,7 +16,7 @@ use super::connections::{Connections, Sent};
 use super::inbox::Frame;
 use super::memory::Account;
 use super::pending::Pending;
-use super::share::Room;
+use super::share::{Kind, Room};
 use crate::coordinate::question::Answered;
 use crate::inboxes::Post;
 use crate::inboxes::{Redeemed, ShardId};
@@ -203,14 +203,15 @@ impl Shard {
                     return true;
                 }
                 Frame::Request(frame) => {
-                    let bytes = frame.len();
+                    let kind = Kind::of_frame(&frame);
                     if self.account.is_any_denied() {
                         // Its memory is theirs.
                         self.retry_denied = Some(self.desk.now);
                     }
                     let before = connection.unanswered_bytes();
-                    let slot = connection.open_slot(bytes);
-                    self.connections.taken.change(before, before + bytes);
+                    let slot = connection.open_slot(kind, frame.len());
+                    let after = connection.unanswered_bytes();
+                    self.connections.taken.change(before, after);
                     self.connections.end_turn(conn);
                     any = true;
                     kafka::on_request(&mut self.hall(), conn, slot, frame);
