@@ -17,7 +17,7 @@ fn counted(own: usize) -> usize {
     own.saturating_sub(SMALL_BYTES)
 }
 
-/// What a request waits for: records wait for disks and followers, everything else does not, or waits for other brokers and for time.
+/// The two kinds of requests: records wait for disks and followers, everything else does not, or waits for other brokers and for time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Records,

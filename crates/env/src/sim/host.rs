@@ -209,7 +209,7 @@ pub(crate) struct Host {
     pub(crate) beside_writes: Option<BesideWrites>,
 }
 
-/// What others do while a write is under way.
+/// Done by others while a write is under way.
 pub(crate) type BesideWrites = Arc<dyn Fn() + Send + Sync>;
 
 impl Host {

@@ -212,7 +212,9 @@ pub(super) fn slow_disk(stage: &mut Stage<'_>) -> Result<String, String> {
 pub(super) fn pipelined(stage: &mut Stage<'_>) -> Result<String, String> {
     // The nodes' own segments of 1 MiB would make it a trial of syncs alone: each has 4 of them.
     let segments = [("segment.bytes", "134217728")];
-    stage.nodes.create_with(PIPELINED, COUNT as i16, &segments)?;
+    stage
+        .nodes
+        .create_with(PIPELINED, COUNT as i16, &segments)?;
     let find = |stage: &Stage<'_>| {
         let topic = stage.nodes.ask(|client| client.topic(PIPELINED))?;
         let first = topic.partitions.iter().find(|of| of.index == 0);
