@@ -12,7 +12,7 @@ use super::isr::{PLAYED, active, join};
 use super::nodes::*;
 use super::pipelined::*;
 
-/// Of each machine whose log directory gets overloaded: an eighth of it may wait to be written to segment files.
+/// Of the machine whose log directory gets overloaded: an eighth of it may wait to be written to segment files.
 const MEMORY_BYTES: u64 = 2 << 20;
 const UNWRITTEN_MAX: usize = MEMORY_BYTES as usize / 8;
 const LITTLE_ONE: &[(&str, &str)] = &[
@@ -27,8 +27,9 @@ const LITTLE_THREE: &[(&str, &str)] = &[
 ];
 /// Bytes of requests that a node may have under way.
 const REQUESTS_MAX: usize = 1 << 20;
-/// An overloaded directory holds records for up to 250 ms.
 const AT_ONCE: Duration = Duration::from_millis(50);
+/// An overloaded directory takes no records for so long.
+const HOLD_MAX: Duration = Duration::from_millis(250);
 /// A topic whose records wait for a replica that fetches nothing.
 const HELD: &str = "held";
 /// The last version of Fetch that names topics.
@@ -69,7 +70,7 @@ fn are_in_sync(nodes: &Nodes, topic: &str) {
     nodes.until(|nodes| Some(nodes.isr(1, topic)?.len() == 3));
 }
 
-/// Three nodes with disks that are as fast as each other, whose log directories are overloaded soon.
+/// Three nodes with disks that are as fast as each other. The log directory of node 1 is overloaded soon.
 fn easily_overloaded(seed: u64, given: &'static [(&'static str, &'static str)]) -> Nodes {
     let nodes = Nodes::start_within(seed, given, MEMORY_BYTES);
     for node in ALL {
@@ -134,29 +135,30 @@ fn an_overloaded_directory_holds_back_new_records_alone() {
     }
 }
 
-/// Node 1 is overloaded by what it leads; what it follows goes on, and the metadata reach it.
+/// Node 1 is overloaded by what it leads; it takes the records of other leaders after that, stays in sync, and the metadata reach it.
 #[test]
-fn a_follower_whose_directory_is_overloaded_appends_and_reports() {
+fn a_follower_whose_directory_is_overloaded_reports_and_is_in_sync() {
     for (at, given) in [LITTLE_ONE, LITTLE_THREE].into_iter().enumerate() {
         let nodes = easily_overloaded(834 + at as u64, given);
         nodes.create_on(HELD, &[1], &[]);
         let mut busy = nodes.pipe(1, &requests(HELD, 200, 100_000), 9);
-        let (mut served, mut seen) = (0, 0);
-        while served < 4 {
+        let mut longest = Duration::ZERO;
+        for hold in 0..4 {
             let is_reached = nodes.run(Duration::from_secs(2), || {
                 busy.turn();
                 is_overloaded(&nodes, 1)
             });
-            assert!(is_reached, "{given:?}: {served} of {seen} holds");
-            seen += 1;
+            assert!(is_reached, "{given:?}: {hold} holds");
             let (took, ()) = timed(&nodes, || nodes.produce(2, QUIET, "value"));
-            assert!(took < AT_ONCE, "{given:?}: {took:?}");
-            let topic = format!("new-{seen}");
+            assert!(took < HOLD_MAX + AT_ONCE, "{given:?}: {took:?}");
+            longest = longest.max(took);
+            let topic = format!("new-{hold}");
             nodes.create_on(&topic, &[1, 2, 3], &[]);
             assert!(!is_overloaded(&nodes, 2));
-            served += usize::from(is_overloaded(&nodes, 1));
             nodes.until(|nodes| Some(!is_overloaded(nodes, 1)));
         }
+        // It would have in memory whatever its leaders have.
+        assert!(AT_ONCE < longest, "{given:?}: {longest:?}, it took records");
         assert_eq!(nodes.isr(1, QUIET).map(|isr| isr.len()), Some(3));
         assert!(nodes.fenced(2).is_empty());
     }
