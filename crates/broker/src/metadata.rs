@@ -50,6 +50,8 @@ pub(crate) struct Metadata {
     broker_epoch: AtomicI64,
     /// This broker may act as a leader before that [`Instant`], and no longer unless it is heard of.
     leads_until: AtomicU64,
+    /// When this broker found that this had passed, as an [`Instant`]; 0 while it has not.
+    silent_since: AtomicU64,
     /// While it acts as no leader: when requests that wait are answered next, as an [`Instant`].
     releases_at: AtomicU64,
 }
@@ -117,6 +119,7 @@ impl Metadata {
             serving_since: AtomicU64::new(0),
             broker_epoch: AtomicI64::new(-1),
             leads_until: AtomicU64::new(0),
+            silent_since: AtomicU64::new(0),
             releases_at: AtomicU64::new(0),
         }
     }
@@ -256,7 +259,9 @@ impl Metadata {
     /// `None`: it may not.
     pub(crate) fn set_leads_until(&self, until: Option<Instant>) {
         let until = until.map_or(0, |until| until.0);
-        self.leads_until.store(until, Ordering::Release);
+        if self.leads_until.swap(until, Ordering::AcqRel) != until {
+            self.silent_since.store(0, Ordering::Release);
+        }
     }
 
     /// A block of ids that the controller gave to this broker.
@@ -286,6 +291,10 @@ impl Metadata {
     }
 }
 
+/// So long a broker that may not act as a leader any more waits for the controller's word before it says so: after a pause of all of them it
+/// mostly is a leader still.
+const WORD_WAIT: Duration = Duration::from_millis(500);
+
 /// Requests that wait at a broker that acts as no leader are looked for this often.
 const RELEASE_EVERY: Duration = Duration::from_millis(100);
 
@@ -310,11 +319,28 @@ impl Shared {
             && Instant(metadata.leads_until.load(Ordering::Acquire)) <= self.env.clock.now()
     }
 
+    /// While this broker acts as no leader and the controller may say in a moment that it is one still: until when. Records are not refused so
+    /// long, and not taken either. A client takes a refusal for a promise that the record is not stored, though it may be, and some send it again
+    /// under a new epoch of their producer.
+    pub(crate) fn awaits_word_until(&self) -> Option<Instant> {
+        let metadata = &self.metadata;
+        let may_lead = metadata.leads_until().is_some();
+        if !may_lead || !metadata.is_serving() || !self.is_self_fenced() {
+            return None;
+        }
+        let now = self.env.clock.now();
+        let order = Ordering::AcqRel;
+        let since = (metadata.silent_since).compare_exchange(0, now.0, order, Ordering::Acquire);
+        let until = Instant(since.map_or_else(|since| since, |_| now.0)).plus(WORD_WAIT);
+        (now < until).then_some(until)
+    }
+
     /// Where this broker acts as no leader, requests that wait for what it leads are answered so, as those are that come now. Again and
     /// again: a request that was let in a moment before begins to wait a moment after. Shards do it, one of them at a time, because the
     /// thread that hears the controller may wait for a disk just then.
     pub(crate) fn release_waiting(&self) {
-        if !self.metadata.is_serving() || !self.is_self_fenced() {
+        let is_silent = self.metadata.is_serving() && self.is_self_fenced();
+        if !is_silent || self.awaits_word_until().is_some() {
             return;
         }
         let now = self.env.clock.now();
@@ -343,7 +369,8 @@ impl Shared {
         }
         let releases_at = Instant(self.metadata.releases_at.load(Ordering::Acquire));
         let until = Instant(self.metadata.leads_until.load(Ordering::Acquire));
-        Some(until.max(releases_at))
+        let word_until = self.awaits_word_until();
+        Some(until.max(releases_at).max(word_until.unwrap_or(until)))
     }
 
     /// Decides on the newest image and writes the records. With `is_stuck` none are written: the change waits for its time to be up.

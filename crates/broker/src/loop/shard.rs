@@ -508,6 +508,8 @@ impl Worker for Shard {
         if self.paused_until.is_some() {
             self.desk.meter().on_pause();
         }
+        let word_until = self.desk.shared.awaits_word_until();
+        self.paused_until = self.paused_until.or(word_until);
         self.retry_crowded(was_paused);
         self.retry_denied();
         self.retry_accept();

