@@ -16,10 +16,11 @@ fn a_crowd_gets_what_the_bounds_allow_and_leaves_nothing_behind() {
         most.waiting = most.waiting.max(peaks.waiting);
         most.hot_bytes = most.hot_bytes.max(peaks.hot_bytes);
     }
-    // The bounds are 512 KiB, 512 KiB, 1 MiB, six and 128 KiB. Requests of the crowd are answered in the turn in which they are whole.
+    // The bounds are 512 KiB, 512 KiB, 512 KiB of a shard's answers, six and 128 KiB. Requests of the crowd are answered in the turn in which they
+    // are whole.
     assert!(most.unfinished_bytes > 512 << 10, "{most:?}");
     assert!(most.request_bytes > 50 << 10, "{most:?}");
-    assert!(most.answer_bytes > 512 << 10, "{most:?}");
+    assert!(most.answer_bytes > 400 << 10, "{most:?}");
     assert!(most.fetch_sessions == 6 && most.waiting > 10, "{most:?}");
     assert!(most.hot_bytes > 100 << 10, "{most:?}");
 }
