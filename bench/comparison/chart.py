@@ -12,8 +12,9 @@ from .presets import PRESETS
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 74, 104, 58, 52
-COLOURS = {"esker": "#0b6e4f", "esker-before": "#2b59c3", "esker-os": "#6fb98f", "kafka": "#c8553d", "kafka-sync": "#8d6a9f"}
-DASHES = {"esker-os": "6 4", "kafka-sync": "6 4"}
+COLOURS = {"esker": "#0b6e4f", "esker-before": "#2b59c3", "esker-os": "#6fb98f", "kafka": "#c8553d", "kafka-sync": "#8d6a9f",
+           "esker-3": "#0b6e4f", "kafka-3": "#c8553d", "kafka-3-sync": "#8d6a9f"}
+DASHES = {"esker-os": "6 4", "kafka-sync": "6 4", "kafka-3-sync": "6 4"}
 INK, FAINT = "#1f2933", "#d9dee4"
 
 
@@ -110,7 +111,8 @@ def kafkaw_chart(preset, results):
         return None
     ticks = [(math.log2(c), str(c)) for c in PRESETS[preset].CONNECTIONS]
     return line_chart("Appends per second over connections", "128 appenders of 2 KiB, one partition, one request outstanding per connection"
-                      + (", sync 2 ms slower" if PRESETS[preset].slow_us else ""), "connections", ticks, lines)
+                      + (", three replicas" if preset.endswith("-3") else "") + (", sync 2 ms slower" if PRESETS[preset].slow_us else ""),
+                      "connections", ticks, lines)
 
 
 def size_chart(results):
@@ -125,7 +127,7 @@ def size_chart(results):
 def draw_charts(directory, results):
     """Writes the charts that the results allow."""
     directory.mkdir(parents=True, exist_ok=True)
-    charts = {f"{p}.svg": kafkaw_chart(p, results) for p in ("a24", "a24-raw", "a24-slow")}
+    charts = {f"{p}.svg": kafkaw_chart(p, results) for p in ("a24", "a24-raw", "a24-slow", "a24-3", "a24-slow-3")}
     charts["l20.svg"] = size_chart(results)
     for name, svg in charts.items():
         if svg:
