@@ -1,7 +1,8 @@
 //! Lines of the log about decisions of the active controller that are committed: elections, ISRs, brokers that are fenced or come back.
 //!
-//! Owns the words and their pace. A line about records that are never committed is dropped together with the office that decided them. One batch of records gives at most one line of each kind, however many partitions it changes; only an
-//! unclean election names each partition, because records are lost by it.
+//! Owns the words and their pace. A line about records that are never committed is dropped together with the office that decided them. One batch
+//! of records gives at most one line of each kind, however many partitions it changes; only an unclean election names each partition, because
+//! records are lost by it.
 
 use std::collections::VecDeque;
 

@@ -210,7 +210,7 @@ pub(super) fn slow_disk(stage: &mut Stage<'_>) -> Result<String, String> {
 /// A producer has as much under way as its leader takes while a follower's syncs are slow: it hears of its records all the time, and others are
 /// served. On a busy machine the follower may lag for longer than it may, and leave the ISR.
 pub(super) fn pipelined(stage: &mut Stage<'_>) -> Result<String, String> {
-    // The nodes' own segments of 1 MiB would make it a trial of syncs alone: each has 4 of them.
+    // Each segment costs the slow disk four syncs, so the nodes' own segments of 1 MiB would try these alone.
     let segments = [("segment.bytes", "134217728")];
     stage
         .nodes
