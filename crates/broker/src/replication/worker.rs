@@ -5,6 +5,7 @@
 //! this broker leads there. An answer is taken, the round is committed where that is quick, and the next request reports how much
 //! is synced. Also the keeper of time of the leaders here: followers that lag are found by it.
 
+mod asking;
 mod cuts;
 
 use std::collections::BTreeMap;
@@ -18,9 +19,9 @@ use partition::{
     Asked, Commit, FollowError, FollowPoint, Laggards, Moment, News, Partition, ReceiveBuffer,
     Restart, Stamp, Synced, Wait,
 };
-use replica::{Brought, Engine, Key, Point, Step, Terms, Way};
+use replica::{Brought, Engine, Key, Point, Step, Way};
 use wire::messages::FetchResponse;
-use wire::{ApiKey, Message, Reader, Uuid};
+use wire::{Message, Reader, Uuid};
 
 use self::cuts::LateCuts;
 use super::dirs::{self, DirWishes};
@@ -28,7 +29,7 @@ use super::isr::{self, IsrWishes};
 use super::mailbox::Mailbox;
 use super::repair::Repairer;
 use super::unheard::{Fallen, Followers, Leaders};
-use crate::control::links::{Lane, Links, Outbound, Reply};
+use crate::control::links::{Lane, Links, Reply};
 use crate::control::{Order, Outgoing, Recipient};
 use crate::inboxes::Redeemed;
 use crate::shared::Shared;
@@ -37,15 +38,9 @@ use crate::shared::Shared;
 pub(super) const FETCH_VERSION: i16 = 17;
 /// Commits faster than this run on the worker itself.
 const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
-/// Beyond the wait that was asked for a leader is silent.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// A follower sends a fetch every 5 s at least: one is answered by then, whatever its follower asks for. One that sends none for so long, or
 /// for `broker.session.timeout.ms` if that is longer, is silent.
 const SILENT_AFTER_MIN: Duration = Duration::from_secs(10);
-/// A log directory that has as much to write as it may is looked at again so soon.
-const FULL_WAIT: Duration = Duration::from_millis(20);
-/// A throttle is looked at again so soon: its rate may have changed.
-const THROTTLE_CHECK: Duration = Duration::from_secs(1);
 /// A log that is being cut takes batches again soon.
 const CUT_REST: Duration = Duration::from_millis(20);
 /// A request to the controller is given up after so long, and goes again.
@@ -134,21 +129,6 @@ impl ReplicaWorker {
             full_until: None,
             commit_at: None,
             news: Vec::new(),
-        }
-    }
-
-    fn terms(&self) -> Terms {
-        let settings = self.shared.config();
-        let number = |name, otherwise: i64| settings.broker.number(name).unwrap_or(otherwise);
-        let millis = |name, otherwise| {
-            Duration::from_millis(u64::try_from(number(name, otherwise)).unwrap_or(0))
-        };
-        let bytes = |name, otherwise| i32::try_from(number(name, otherwise)).unwrap_or(i32::MAX);
-        Terms {
-            wait_max: millis("replica.fetch.wait.max.ms", 500),
-            bytes_max: bytes("replica.fetch.response.max.bytes", 10 << 20),
-            partition_bytes_max: bytes("replica.fetch.max.bytes", 1 << 20),
-            backoff: millis("replica.fetch.backoff.ms", 1_000),
         }
     }
 
@@ -601,76 +581,6 @@ impl ReplicaWorker {
         }
         for news in own {
             self.on_news(news);
-        }
-    }
-
-    fn send(&mut self) {
-        self.engines.retain(|_, engine| !engine.is_over());
-        self.leaders
-            .keep(|leader| self.engines.contains_key(leader));
-        self.hold_throttled();
-        let terms = self.terms_now();
-        let leaders: Vec<BrokerId> = self.engines.keys().copied().collect();
-        for way in [Way::Tail, Way::Bulk] {
-            for leader in &leaders {
-                self.send_to(*leader, way, terms);
-            }
-        }
-    }
-
-    /// Leaders hear what is synced and send no records, while a log directory has as much to write as it may.
-    fn terms_now(&mut self) -> Terms {
-        let terms = self.terms();
-        let is_full = self.shared.dirs().iter().any(|dir| dir.is_overloaded());
-        let until = self.shared.env.clock.now().plus(FULL_WAIT);
-        self.full_until = is_full.then_some(until);
-        match self.full_until {
-            None => terms,
-            Some(_) => Terms {
-                bytes_max: 0,
-                wait_max: terms.wait_max.min(FULL_WAIT),
-                ..terms
-            },
-        }
-    }
-
-    /// Replicas that are throttled and have far to go wait until the rate allows more.
-    fn hold_throttled(&mut self) {
-        let following = &self.shared.throttles.following;
-        let now = self.shared.env.clock.now();
-        if let Some(until) = following.opens_at(now) {
-            let until = until.min(now.plus(THROTTLE_CHECK));
-            for engine in self.engines.values_mut() {
-                engine.hold(|key| following.has(key), Some(until));
-            }
-        }
-    }
-
-    fn send_to(&mut self, leader: BrokerId, way: Way, terms: Terms) {
-        let now = self.shared.env.clock.now();
-        let broker_epoch = self.shared.metadata.broker_epoch();
-        let others = self.tail_bytes + self.shared.produced_bytes();
-        let Some(engine) = self.engines.get_mut(&leader) else {
-            return;
-        };
-        while let Some(request) = engine.request(way, broker_epoch, terms, others, now) {
-            let endpoint = self.shared.endpoint_of(leader);
-            let frame = wire::frame::encode_request(&request, FETCH_VERSION, 0, Some("esker"))
-                .ok()
-                .and_then(|encoded| encoded.into_bytes().ok());
-            let (Some(endpoint), Some(frame)) = (endpoint, frame) else {
-                return engine.on_lost(way, terms, now);
-            };
-            let outbound = Outbound {
-                target: (endpoint, lane(way)),
-                api: (ApiKey::Fetch, FETCH_VERSION),
-                frame,
-                until: Some(now.plus(terms.wait_max + SILENCE_MAX)),
-                of: (leader, way),
-            };
-            let net = &*self.shared.env.net;
-            self.links.send(net, &mut *self.poller, outbound);
-            self.leaders.on_asked(leader, now);
         }
     }
 
