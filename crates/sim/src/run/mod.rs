@@ -439,6 +439,7 @@ impl Run {
         (self.clients.council.iter_mut()).for_each(|member| member.is_quiet = true);
         if self.plan.is_resting() {
             // The nodes that begin anew below say again what was lost.
+            self.make_disks_fast();
             self.demand_whole();
         }
         if self.plan.leaves_one_away {
@@ -462,7 +463,8 @@ impl Run {
         self.demand_equality();
     }
 
-    /// Demands have a time limit, of which one sync of a slow disk may take five seconds, and a start that writes many files anew all.
+    /// Demands have a time limit, of which one sync of a slow disk may take five seconds, and a start that writes many files anew all. A
+    /// machine stands still while it syncs here: one that cleans a log on a slow disk calls its directories slow for as long as it cleans.
     fn make_disks_fast(&self) {
         for node in self.served_nodes() {
             let fast = Faults::default().sync_nanos;

@@ -186,3 +186,10 @@ fn a_coordinator_that_was_succeeded_unheard_may_take_an_epoch_for_fenced() {
 fn a_skewed_clock_need_not_be_seen_where_nobody_is_served() {
     check_load(87, Load::ReplicatedTransactions);
 }
+
+/// Nodes cleaned logs on slow disks after everything had healed, and a directory that is slow joins no ISR: the demand that all replicas are
+/// in sync meanwhile was wrong.
+#[test]
+fn disks_are_fast_before_every_replica_has_to_be_in_sync() {
+    check_load(53, Load::QuietMoves);
+}
