@@ -202,7 +202,7 @@ fn hint(error: &client::Error) -> Option<String> {
     }
 }
 
-const NO_KAFKA: &str = "is that the port of a Kafka listener without TLS?";
+const NO_KAFKA: &str = "is that the port of a Kafka listener without TLS? One that speaks Kafka may have no place for another connection: its log and /readyz say so";
 
 /// True if a connection ended as one to a peer of another protocol does: it is closed, or nothing ever comes.
 fn is_mute(kind: io::ErrorKind) -> bool {

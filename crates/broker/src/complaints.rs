@@ -59,6 +59,8 @@ impl KeptBack {
 pub(crate) struct Complaints {
     /// No connection can be accepted.
     pub(crate) accepts: Pace,
+    /// All places for connections are taken.
+    pub(crate) places: Pace,
     /// Too many connections of one address.
     pub(crate) crowds: Pace,
     /// Connections whose bytes are no requests, or whose requests cannot be read.

@@ -258,14 +258,19 @@ impl Shared {
         }
     }
 
-    /// True if `max.connections` lets one more in.
+    /// Connections that may be open: `max.connections`, or fewer where the limit of open files leaves no room for so many.
+    pub(crate) fn connections_max(&self) -> usize {
+        self.settings.load().connections_max
+    }
+
+    /// True if one more connection may be open.
     pub(crate) fn has_room_for_connection(&self) -> bool {
-        self.crowd.lock().total() < self.settings.load().connections_max
+        self.crowd.lock().total() < self.connections_max()
     }
 
     /// True if there are more than `max.connections`: it was lowered, or other brokers came.
     pub(crate) fn is_overcrowded(&self) -> bool {
-        self.crowd.lock().total() > self.settings.load().connections_max
+        self.crowd.lock().total() > self.connections_max()
     }
 
     /// The listener that brokers use among themselves: its connections neither wait for others to go nor make room for them.

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::broker::{Broker, Dir, esker, failure};
+use crate::cluster::until;
 
 /// Sends bytes to the Kafka port and waits until the broker closes the connection.
 fn provoke(broker: &Broker, bytes: &[u8]) {
@@ -396,4 +397,37 @@ fn settings_that_grant_more_memory_than_there_is_are_told() {
         said.contains("the settings grant ") && said.contains("lower queued.max.request.bytes"),
         "{said}"
     );
+}
+
+#[test]
+fn a_broker_without_a_place_for_another_connection_says_so_everywhere() {
+    let dir = Dir::new();
+    let broker = Broker::start(
+        &dir.0,
+        &[
+            "--set",
+            "esker.http.listen=127.0.0.1:0",
+            "--set",
+            "max.connections=2",
+        ],
+    );
+    let address = window(&broker);
+    let mut taken = Vec::new();
+    let is_full = || {
+        get(&address, "/readyz", "*/*")
+            .1
+            .contains("all 2 places for connections are taken")
+    };
+    assert!(!is_full());
+    taken.extend((0..2).map(|_| TcpStream::connect(&broker.address).unwrap()));
+    until(is_full);
+    let page = get(&address, "/metrics", "text/plain").1;
+    assert_eq!(sample(&page, "esker_connections_max"), Some(2.0));
+    until(|| {
+        broker
+            .log()
+            .contains("all 2 places for connections are taken, and new clients wait")
+    });
+    taken.clear();
+    until(|| get(&address, "/readyz", "*/*").1 == "ready\n");
 }

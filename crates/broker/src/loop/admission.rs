@@ -25,6 +25,7 @@ impl Shard {
             let only = self.desk.shared.protected_port().filter(|_| is_full);
             if is_full {
                 self.accept_at = Some(self.desk.now.plus(ACCEPT_PAUSE));
+                self.complain_of_crowd();
                 if only.is_none() {
                     return;
                 }
@@ -45,6 +46,17 @@ impl Shard {
                     return;
                 }
             }
+        }
+    }
+
+    fn complain_of_crowd(&mut self) {
+        if let Some(kept_back) = self.desk.complaints.places.admit_rarely(self.desk.now) {
+            let most = self.desk.shared.connections_max();
+            tracing::warn!(
+                target: CONNECTIONS, kept_back = kept_back.count(),
+                "all {most} places for connections are taken, and new clients wait: raise max.connections, or the limit of open files \
+                 (LimitNOFILE of the unit, ulimit -n) where that is what bounds them (esker_connections_max)",
+            );
         }
     }
 

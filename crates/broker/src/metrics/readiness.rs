@@ -32,6 +32,12 @@ pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
         let note = format!("{unserved} partitions that this broker leads are not served");
         notes.extend((0 < unserved).then_some(note));
     }
+    if !shared.has_room_for_connection() {
+        let most = shared.connections_max();
+        notes.push(format!(
+            "all {most} places for connections are taken, and new clients wait"
+        ));
+    }
     let notes = notes.join("; ");
     if is_ready { Ok(notes) } else { Err(notes) }
 }

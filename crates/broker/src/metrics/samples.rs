@@ -52,6 +52,7 @@ fn write_requests(page: &mut impl Sink, shared: &Shared) {
     let mut total = Total::default();
     shared.meters().for_each(|meter| meter.add_to(&mut total));
     page.one(&metric::CONNECTIONS, held.connections);
+    page.one(&metric::CONNECTIONS_MAX, shared.connections_max());
     page.one(&metric::OPENED, total.opened);
     page.one(&metric::CLOSED, total.closed);
     let refused = Refusal::ALL.iter().zip(total.refused);

@@ -74,6 +74,8 @@ metrics! {
     FILES_MAX "process_max_fds" Gauge [] "files and sockets that may be open";
 
     CONNECTIONS "esker_connections" Gauge [] "connections that are open";
+    CONNECTIONS_MAX "esker_connections_max" Gauge []
+        "connections that may be open: max.connections, or fewer where the limit of open files leaves no room for so many";
     OPENED "esker_connections_opened_total" Counter [] "connections that were accepted";
     CLOSED "esker_connections_closed_total" Counter [] "connections that ended, whoever ended them";
     REFUSED "esker_connections_refused_total" Counter ["reason"]
