@@ -599,6 +599,7 @@ impl Shared {
         for deleted in &delta.deleted {
             let gone = topics.remove(deleted.topic.id);
             self.throttles.forget(deleted.topic.id);
+            self.metadata.places.forget(deleted.topic.id);
             for partition in gone.iter().flat_map(|topic| topic.here()) {
                 partition.delete(news);
                 partition.discard();

@@ -1,11 +1,13 @@
 //! Where partitions live: from a directory id in the metadata to a log directory of this broker.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use config::Overrides;
 use meta::{Candidate, Image, dir};
 use model::{BrokerId, LeaderEpoch, PartitionIndex};
+use parking_lot::Mutex;
 use partition::dir::Key;
 use partition::{LogDir, News, Partition, Replicas, Residents, Role};
 use wire::Uuid;
@@ -29,6 +31,15 @@ pub(crate) struct Places {
     /// The metadata have the registration of this life.
     has_joined: AtomicBool,
     is_alone: AtomicBool,
+    /// Replicas that began anew by metadata of before the registration of this life, by topic: some topics are deleted by then.
+    begun: Mutex<BTreeMap<Uuid, Begun>>,
+}
+
+/// Replicas of a topic whose directory is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Begun {
+    replaced_count: usize,
+    lost_count: usize,
 }
 
 impl Places {
@@ -45,6 +56,7 @@ impl Places {
             missing,
             has_joined: AtomicBool::new(is_alone),
             is_alone: AtomicBool::new(is_alone),
+            begun: Mutex::default(),
         }
     }
 
@@ -167,6 +179,11 @@ impl Places {
         }
     }
 
+    /// A topic was deleted.
+    pub(crate) fn forget(&self, topic: Uuid) {
+        self.begun.lock().remove(&topic);
+    }
+
     /// A topic of the image: of the partitions that have a replica on this broker those that are open already, and fresh ones for
     /// the rest.
     pub(crate) fn open(
@@ -178,7 +195,7 @@ impl Places {
         news: &mut Vec<News>,
     ) -> Topic {
         let config = crate::settings::log_config_of(&topic.name, overrides, broker);
-        let (mut replaced_count, mut lost_count) = (0, 0);
+        let mut begun = self.begun.lock().remove(&topic.id).unwrap_or_default();
         let mut open = |(index, planned): (usize, &meta::Partition)| {
             let index = PartitionIndex(i32::try_from(index).unwrap_or(i32::MAX));
             let known = known.and_then(|known| known.partition(index.0).ok());
@@ -195,11 +212,11 @@ impl Places {
             let residents = match self.home((topic.id, index), planned) {
                 Home::Known(residents) => residents,
                 Home::Replaced(residents) => {
-                    replaced_count += 1;
+                    begun.replaced_count += 1;
                     residents
                 }
                 Home::Lost(residents) => {
-                    lost_count += 1;
+                    begun.lost_count += 1;
                     residents
                 }
             };
@@ -221,7 +238,11 @@ impl Places {
                 },
             })
             .collect();
-        report(&topic.name, replaced_count, lost_count);
+        if self.has_joined.load(Ordering::Acquire) {
+            report(&topic.name, begun);
+        } else if begun != Begun::default() {
+            self.begun.lock().insert(topic.id, begun);
+        }
         Topic {
             id: topic.id,
             name: Arc::clone(&topic.name),
@@ -230,7 +251,11 @@ impl Places {
     }
 }
 
-fn report(topic: &str, replaced_count: usize, lost_count: usize) {
+fn report(topic: &str, begun: Begun) {
+    let Begun {
+        replaced_count,
+        lost_count,
+    } = begun;
     if replaced_count > 0 {
         tracing::warn!(
             target: env::logs::BROKER,
@@ -301,5 +326,43 @@ mod tests {
         assert!(places.join());
         open(&mut Vec::new());
         assert!(partition.is_going());
+    }
+
+    #[test]
+    fn a_replica_whose_directory_is_gone_is_reported_once_the_metadata_are_new() {
+        let mut bench = Bench::new();
+        bench.create("t", 1);
+        let shared = Arc::clone(&bench.shard.desk.shared);
+        let broker = Arc::clone(&shared.config().broker);
+        let image = shared.metadata.image();
+        let mut topic = meta::Topic::clone(image.topic("t").unwrap());
+        topic.id = Uuid([7; 16]);
+        topic.partitions = topic.partitions.iter().cloned().map(elsewhere).collect();
+        let residents = shared.residents().to_vec();
+        let missing = Arc::clone(&residents[0]);
+        let places = Places::new(broker.node_id, residents, missing, false);
+        let open = || places.open(&topic, &Arc::default(), &broker, None, &mut Vec::new());
+        let count = || {
+            places
+                .begun
+                .lock()
+                .get(&topic.id)
+                .map(|begun| begun.replaced_count)
+        };
+        open();
+        assert_eq!(count(), Some(1));
+        places.forget(topic.id);
+        assert_eq!(count(), None, "it was deleted before this broker came back");
+        open();
+        assert!(places.join());
+        open();
+        assert_eq!(count(), None, "it was reported");
+    }
+
+    /// In a directory that is gone, and on another broker.
+    fn elsewhere(mut partition: meta::Partition) -> meta::Partition {
+        partition.directories = vec![Uuid([9; 16]); 2];
+        partition.replicas = vec![partition.replicas[0], BrokerId(99)];
+        partition
     }
 }

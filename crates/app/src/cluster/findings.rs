@@ -208,10 +208,11 @@ pub(super) fn is_full(dir: &LogDir) -> bool {
 fn full(dir: &LogDir) -> Finding {
     finding(
         format!(
-            "directory {} of broker {} is full: {} MiB are left",
+            "directory {} of broker {} is full: {} MiB are left, and it takes records while there are {}",
             model::printable(&dir.path),
             dir.broker,
-            dir.usable_bytes.unwrap_or(0) >> 20
+            dir.usable_bytes.unwrap_or(0) >> 20,
+            RESERVE_BYTES >> 20,
         ),
         "make room on its volume, or shorten the retention of large topics: others lead its partitions where they can, and it goes on by itself",
     )

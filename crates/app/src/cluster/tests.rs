@@ -417,7 +417,7 @@ fn a_replica_that_cannot_catch_up_is_not_said_to() {
     let findings = told(&seen);
     assert_eq!(
         findings[1].0,
-        "directory /data/2 of broker 2 is full: 3 MiB are left"
+        "directory /data/2 of broker 2 is full: 3 MiB are left, and it takes records while there are 64"
     );
     let (what, todo) = &findings[2];
     assert!(what.contains("not in sync: t-0, t-1"), "{what}");

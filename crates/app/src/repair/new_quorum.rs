@@ -40,16 +40,25 @@ pub(super) fn new_quorum(global: &Global, paths: &[PathBuf]) -> Result<(), Failu
         }
     }
     out.flush()?;
-    let best = survivors
+    let place = |survivor: &Survivor| (survivor.epoch, survivor.end);
+    let most = survivors.iter().map(|(_, survivor)| place(survivor)).max();
+    let best: Vec<String> = survivors
         .iter()
-        .max_by_key(|(_, survivor)| (survivor.epoch, survivor.end));
-    let best = best.map(|(path, _)| path.display().to_string());
+        .filter(|(_, survivor)| Some(place(survivor)) == most)
+        .map(|(path, _)| path.display().to_string())
+        .collect();
     let mut survivors = survivors;
     match (survivors.pop(), survivors.is_empty()) {
         (Some((_, only)), true) => confirm(only),
         _ => {
-            let best = best.unwrap_or_default();
-            writeln!(out, "{best} has most; give this directory alone to go on")?;
+            let words = match &best[..] {
+                [one] => format!("{one} has most; give this directory alone to go on"),
+                all => format!(
+                    "{} have the same, and no other has more; give one of them alone to go on",
+                    all.join(" and ")
+                ),
+            };
+            writeln!(out, "{words}")?;
             Ok(())
         }
     }

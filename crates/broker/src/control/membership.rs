@@ -18,8 +18,18 @@ use super::lifecycle::{Ask, Heard, Lifecycle, Pace};
 use crate::shared::Shared;
 
 /// Why a broker serves no clients before it is a member.
-pub(crate) const NOT_COUNTED_IN: &str = "the active controller has not counted this broker in. It takes a majority of the voters to have \
-     one, and in a new cluster all of them: start them, and see that each is reached at its address in controller.quorum.voters";
+pub(crate) fn not_counted_in(shared: &Shared) -> String {
+    let sight = shared.metadata.quorum_sight();
+    let Some(controller) = sight.controller() else {
+        return sight.no_controller();
+    };
+    let session = shared.config().broker.quorum.session_timeout.as_secs();
+    format!(
+        "{controller}, has not let this broker in yet. Where this node ran a moment ago with another directory, that life is registered for up to \
+         {session} s more; else see that each node is reached at the addresses that the others know of it"
+    )
+}
+
 /// A broker that is no member says so after this pause, and then after pauses that are twice as long each.
 const COMPLAINT_FIRST: Duration = Duration::from_secs(10);
 const COMPLAINT_PAUSE_MAX: Duration = Duration::from_secs(320);
@@ -334,7 +344,7 @@ impl Membership {
                 shared.metadata.cluster_id(),
             );
         } else if !shared.metadata.is_serving() {
-            tracing::warn!(target: env::logs::BROKER, ?code, "no client is served: {NOT_COUNTED_IN}");
+            tracing::warn!(target: env::logs::BROKER, ?code, "no client is served: {}", not_counted_in(shared));
         }
     }
 }

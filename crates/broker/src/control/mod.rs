@@ -32,7 +32,7 @@ pub use boot::BootError;
 pub(crate) use enrolment::Enrolment;
 pub(crate) use lifecycle::leads_for;
 pub(crate) use mailbox::{Mailbox, Order, Outgoing, Question, Recipient};
-pub(crate) use membership::{Membership, NOT_COUNTED_IN};
+pub(crate) use membership::{Membership, not_counted_in};
 pub(crate) use plan::{Aftermath, Plan, SnapshotTimer};
 pub use replay::Unfit;
 pub(crate) use replay::replay;

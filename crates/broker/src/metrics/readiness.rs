@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::Instant;
 
 use super::census;
-use crate::control::{NOT_COUNTED_IN, leads_for};
+use crate::control::{leads_for, not_counted_in};
 use crate::shared::Shared;
 
 /// `Ok` with what clients may miss, or the reason why none is served.
@@ -49,7 +49,10 @@ fn dir_troubles(shared: &Shared) -> Vec<String> {
         if dir.is_failed() {
             troubles.push(format!("log dir {path} is offline"));
         } else if dir.is_full() {
-            troubles.push(format!("log dir {path} is full, appends are refused"));
+            let mib = dir.needed_bytes() >> 20;
+            troubles.push(format!(
+                "log dir {path} is full, appends are refused while its volume has less than {mib} MiB free"
+            ));
         }
     }
     troubles
@@ -64,12 +67,7 @@ fn outside(shared: &Shared) -> Option<String> {
         return sight.leader.is_none().then_some(why);
     }
     if !metadata.is_serving() {
-        let sight = metadata.quorum_sight();
-        let why = match sight.controller() {
-            None => sight.no_controller(),
-            Some(controller) => format!("{NOT_COUNTED_IN}. It is {controller}"),
-        };
-        return Some(format!("waits for its cluster: {why}"));
+        return Some(format!("waits for its cluster: {}", not_counted_in(shared)));
     }
     if !shared.is_self_fenced() {
         return None;

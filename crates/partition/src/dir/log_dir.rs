@@ -480,12 +480,26 @@ impl LogDir {
         }
     }
 
+    /// Free bytes of the volume without which it takes no appends: for checkpoints, indexes and metadata, and for the next piece of the
+    /// journal where none is spare.
+    pub fn needed_bytes(&self) -> u64 {
+        let reserve = self.settings.reserve_bytes;
+        if self.spares.count() == 0 {
+            reserve + self.settings.journal_piece_bytes
+        } else {
+            reserve
+        }
+    }
+
     pub(super) fn set_full(&self, is_full: bool, why: &str) {
         if self.full.swap(is_full, Ordering::Relaxed) != is_full {
             // The volume, or the descriptors of the process: the reason has it.
             let path = self.path.display();
             if is_full {
-                tracing::error!(target: env::logs::STORAGE, "log dir {path}: appends are refused: {why}");
+                tracing::error!(
+                    target: env::logs::STORAGE,
+                    "log dir {path}: appends are refused: {why}. A directory takes them while {} bytes of its volume are free", self.needed_bytes(),
+                );
             } else {
                 tracing::info!(target: env::logs::STORAGE, "log dir {path}: appends are taken again: {why}");
             }

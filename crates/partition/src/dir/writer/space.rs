@@ -37,12 +37,9 @@ impl Chore for SpaceCheck {
             ledger.trim_segments();
         }
         if let Ok(space) = dir.env.disk.space(&dir.path) {
-            let mut needed = dir.settings.reserve_bytes;
-            if dir.spares.count() == 0 {
-                needed += dir.settings.journal_piece_bytes;
-            }
+            let needed = dir.needed_bytes();
             let is_full = lacks_room(space, needed) || ledger.retry_at.is_some();
-            let why = format!("{} bytes left, {needed} are needed", space.available);
+            let why = format!("{} bytes are left", space.available);
             dir.set_full(is_full, &why);
         }
         Ok(Flow::Continue(()))
