@@ -9,6 +9,7 @@ mod look;
 mod sights;
 #[cfg(test)]
 mod tests;
+mod unheard;
 mod verify;
 mod voters;
 
@@ -27,6 +28,7 @@ use crate::failure::Failure;
 use crate::table::{Table, print_json};
 use findings::Finding;
 use sights::Voter;
+use unheard::Unheard;
 
 #[derive(Args, Debug)]
 pub(crate) struct ClusterArgs {
@@ -59,8 +61,8 @@ struct Seen {
     cluster: ClusterInfo,
     /// Or why nobody says so.
     quorum: Result<QuorumInfo, String>,
-    /// Of each broker that lives.
-    log_dirs: BTreeMap<i32, Result<Vec<LogDir>, String>>,
+    /// Of each broker, or why it said nothing.
+    log_dirs: BTreeMap<i32, Result<Vec<LogDir>, Unheard>>,
     topics: Vec<Topic>,
     details: Details,
     features: BTreeMap<String, i16>,

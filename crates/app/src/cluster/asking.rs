@@ -1,11 +1,15 @@
 //! Questions that are asked side by side, each on a thread of its own and all within one time.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use client::{Client, Error, Options};
 use env::Env;
 use model::Instant;
+
+/// An operation on a socket ends so much after its time at most.
+const SOCKET_SLACK: Duration = Duration::from_millis(100);
 
 /// Where the answers come from, and until when they may.
 #[derive(Clone)]
@@ -56,6 +60,56 @@ impl Asking {
         });
     }
 
+    /// The bootstrap addresses, each once.
+    pub(super) fn addresses(&self) -> BTreeSet<String> {
+        let all = self.bootstrap.split(',').map(str::trim);
+        let all = all.filter(|address| !address.is_empty());
+        all.map(str::to_owned).collect()
+    }
+
+    /// Asks all bootstrap addresses at once. Returns the first answer with its address, so that a broker that is silent delays nothing.
+    ///
+    /// # Errors
+    /// No address answered: the error of one that took the connection and ended it, else of any; or an address is none.
+    pub(super) fn ask_first<T: Send + 'static>(
+        &self,
+        what: &str,
+        question: fn(&mut Client) -> Result<T, Error>,
+    ) -> Result<(String, T), Error> {
+        let (sender, answers) = channel();
+        for address in self.addresses() {
+            let sender = sender.clone();
+            self.at(&address).spawn(move |env, options| {
+                let client = Client::connect(env, &address, options);
+                let answer = client.and_then(|mut client| question(&mut client));
+                // Nobody waits for it any more.
+                let _ = sender.send((address, answer));
+            });
+        }
+        drop(sender);
+        let env = Env::real();
+        // The error of a socket says more than that the time is over, and comes a moment later.
+        let until = self.until.plus(SOCKET_SLACK);
+        let mut last = None;
+        while let Ok((address, answer)) = answers.recv_timeout(until.since(env.clock.now())) {
+            match answer {
+                Ok(answer) => return Ok((address, answer)),
+                Err(error @ (Error::Address { .. } | Error::Protocol { .. })) => return Err(error),
+                Err(_) if matches!(last, Some(Error::Lost { .. })) => {}
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| self.late(what)))
+    }
+
+    fn late(&self, what: &str) -> Error {
+        Error::TimedOut {
+            what: what.to_owned(),
+            after: self.timeout,
+            last: None,
+        }
+    }
+
     /// Asks without a client that knows the cluster.
     pub(super) fn ask_alone<T: Send + 'static>(
         &self,
@@ -90,15 +144,14 @@ pub(super) struct Pending<T> {
 }
 
 impl<T> Pending<T> {
+    /// The time that the answer may take.
+    pub(super) fn time(&self) -> Duration {
+        self.asking.timeout
+    }
+
     pub(super) fn get(self, what: &str) -> Result<T, Error> {
         let left = self.asking.left(&Env::real());
         let answer = self.answer.recv_timeout(left);
-        answer.unwrap_or_else(|_| {
-            Err(Error::TimedOut {
-                what: what.to_owned(),
-                after: self.asking.timeout,
-                last: None,
-            })
-        })
+        answer.unwrap_or_else(|_| Err(self.asking.late(what)))
     }
 }

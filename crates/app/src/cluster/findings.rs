@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use client::{LogDir, Partition, QuorumInfo, ReplicaInfo, Topic};
+use client::{BrokerInfo, LogDir, Partition, QuorumInfo, ReplicaInfo, Topic};
 
 use super::sights::Voter;
+use super::unheard::Unheard;
 use super::{Seen, address_of, now};
 
 /// A voter that has not fetched for so long does not follow: five times Kafka's `controller.quorum.fetch.timeout.ms`.
@@ -143,19 +144,9 @@ fn nobody_decides(seen: &Seen, why: &str) -> Finding {
 
 fn brokers(seen: &Seen, found: &mut Vec<Finding>) {
     for broker in seen.cluster.brokers.iter().filter(|it| it.is_fenced) {
-        let at = super::address(broker);
-        let todo = match seen.cut_off.get(&broker.id) {
-            Some(words) => format!(
-                "it runs at {at} and says: {}. Does it reach the controllers? Its log says what it waits for",
-                model::printable(words)
-            ),
-            None => format!(
-                "the controller hears nothing from it: start it, or see what it reports at {at}"
-            ),
-        };
         found.push(finding(
             format!("broker {} is fenced and serves no clients", broker.id),
-            todo,
+            unfence(seen, broker),
         ));
     }
     for broker in &seen.serves_nothing {
@@ -165,6 +156,35 @@ fn brokers(seen: &Seen, found: &mut Vec<Finding>) {
              controllers?",
         ));
     }
+}
+
+/// The way to bring a fenced broker back.
+fn unfence(seen: &Seen, broker: &BrokerInfo) -> String {
+    let at = super::address(broker);
+    if let Some(words) = seen.cut_off.get(&broker.id) {
+        return format!(
+            "it runs at {at} and says: {}. Does it reach the controllers? Its log says what it waits for",
+            model::printable(words)
+        );
+    }
+    match seen.log_dirs.get(&broker.id) {
+        Some(Err(late @ Unheard::Late(_))) => {
+            format!("it {late} at {at}: is its process paused, or its host down or cut off?")
+        }
+        Some(Ok(_) | Err(Unheard::Refuses(_))) => format!(
+            "it runs at {at}: one that has just started is let in within seconds, ask again; if it stays so, its log says what it waits for"
+        ),
+        Some(Err(Unheard::Down(_) | Unheard::Unreached(_))) | None => {
+            format!(
+                "the controller hears nothing from it: start it, or see what it reports at {at}"
+            )
+        }
+    }
+}
+
+fn is_fenced(seen: &Seen, broker: i32) -> bool {
+    let mut brokers = seen.cluster.brokers.iter();
+    brokers.any(|it| it.id == broker && it.is_fenced)
 }
 
 fn directories(seen: &Seen, found: &mut Vec<Finding>) {
@@ -179,8 +199,15 @@ fn directories(seen: &Seen, found: &mut Vec<Finding>) {
                     }
                 }
             }
+            // That it is fenced is said above with what to do, where somebody fences.
+            Err(_) if is_fenced(seen, *broker) => {}
+            Err(late @ Unheard::Late(_)) if !seen.is_unserved => found.push(finding(
+                format!("broker {broker} {late}, and the controller has not fenced it"),
+                "is its process paused, or its host down or cut off? The controller fences it when its session is over \
+                 (broker.session.timeout.ms), and others lead its partitions then: ask again",
+            )),
             Err(why) => found.push(finding(
-                format!("broker {broker} does not answer: {why}"),
+                format!("broker {broker} {why}"),
                 "is its process up, and is its advertised address one that can be reached from here?",
             )),
         }

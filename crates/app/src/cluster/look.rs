@@ -11,8 +11,9 @@ use wire::ErrorCode;
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use wire::messages::{ListOffsetsRequest, ListPartitionReassignmentsRequest};
 
-use super::asking::Asking;
+use super::asking::{Asking, Pending};
 use super::sights::{self, Sights};
+use super::unheard::Unheard;
 use super::{Details, Moving, Seen, details, findings};
 use crate::arguments::Global;
 use crate::failure::Failure;
@@ -21,8 +22,8 @@ use crate::failure::Failure;
 const PROBES_MAX: usize = 5;
 /// A reassignment that does not move is looked at again after this pause, if there is time.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// Brokers that are down but not fenced, as nobody can fence them, are not waited for longer.
-const ALONE_WAIT: Duration = Duration::from_secs(3);
+/// A broker that has not answered by then is shown as one that does not.
+const BROKER_WAIT: Duration = Duration::from_secs(3);
 
 /// Everything about a cluster. An error says that no broker of it answers.
 pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
@@ -33,8 +34,9 @@ pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
         until: env.clock.now().plus(timeout),
         timeout,
     };
-    let cluster = asking.ask(Client::describe_cluster);
-    let cluster = cluster.get("describing the cluster").map_err(waits)?;
+    let first = asking.for_at_most(BROKER_WAIT);
+    let first = first.ask_first("describing the cluster", Client::describe_cluster);
+    let (first, cluster) = first.map_err(waits)?;
     let brokers = cluster.brokers.iter();
     let numbers = brokers.map(|broker| (super::address(broker), broker.id));
     let numbers: BTreeMap<String, i32> = numbers.collect();
@@ -45,7 +47,12 @@ pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
     } = sights::sights(&asking, &numbers);
     match source {
         Some(address) => with_controller(&asking.at(&address), quorum, cut_off),
-        None => without_controller(&asking.for_at_most(ALONE_WAIT), cluster, quorum, cut_off),
+        None => without_controller(
+            &asking.at(&first).for_at_most(BROKER_WAIT),
+            cluster,
+            quorum,
+            cut_off,
+        ),
     }
 }
 
@@ -58,19 +65,23 @@ fn with_controller(
     cut_off: BTreeMap<i32, String>,
 ) -> Result<Seen, Failure> {
     let env = Env::real();
-    let cluster = asking.ask(Client::describe_cluster);
-    let topics = asking.ask(Client::topics);
+    let (cluster, topics) = brokers_and_topics(asking)?;
     let features = asking.ask(Client::finalized_features);
     let moving = asking.ask(reassignments);
-    let cluster = cluster.get("describing the cluster").map_err(waits)?;
+    let brokers = Brokers::ask(asking, &cluster, &topics);
     let asked = quorum.as_ref().map(|quorum| doubtful(quorum, &cluster));
     let voters = sights::voters(asking, &asked.unwrap_or_default());
-    let topics = topics.get("listing topics").map_err(waits)?;
+    let (mut log_dirs, serving) = brokers.answers();
+    let (cluster, topics) = if is_in_doubt(&cluster, &log_dirs) {
+        // The controller may have fenced it since.
+        brokers_and_topics(asking).unwrap_or((cluster, topics))
+    } else {
+        (cluster, topics)
+    };
     let short = topics.clone();
     let details = asking.ask(move |client| Ok(details(client, &short)));
-    let (mut log_dirs, serving) = brokers(asking, &cluster, &topics);
     let mut moving = moving.get("listing reassignments").unwrap_or_default();
-    look_again(asking, &env, &mut moving, &mut log_dirs);
+    look_again(asking, &env, &cluster, &mut moving, &mut log_dirs);
     let live = cluster.brokers.iter().filter(|broker| !broker.is_fenced);
     let silent = |id: &i32| serving.get(id) == Some(&false) || cut_off.contains_key(id);
     Ok(Seen {
@@ -98,7 +109,7 @@ fn without_controller(
     let topics = asking.ask(Client::topics);
     let features = asking.ask(Client::finalized_features);
     let topics = topics.get("listing topics").map_err(waits)?;
-    let (log_dirs, serving) = brokers(asking, &cluster, &topics);
+    let (log_dirs, serving) = Brokers::ask(asking, &cluster, &topics).answers();
     let serves = |broker: &BrokerInfo| serving.get(&broker.id) == Some(&true);
     Ok(Seen {
         details: Details::default(),
@@ -113,6 +124,20 @@ fn without_controller(
         topics,
         moving: Vec::new(),
     })
+}
+
+fn brokers_and_topics(asking: &Asking) -> Result<(ClusterInfo, Vec<Topic>), Failure> {
+    let cluster = asking.ask(Client::describe_cluster);
+    let topics = asking.ask(Client::topics);
+    let cluster = cluster.get("describing the cluster").map_err(waits)?;
+    let topics = topics.get("listing topics").map_err(waits)?;
+    Ok((cluster, topics))
+}
+
+/// True if a broker said nothing that the controller takes for alive.
+fn is_in_doubt(cluster: &ClusterInfo, log_dirs: &LogDirs) -> bool {
+    let mut live = cluster.brokers.iter().filter(|broker| !broker.is_fenced);
+    live.any(|broker| matches!(log_dirs.get(&broker.id), Some(Err(_))))
 }
 
 /// Voters that may run without a part in the cluster: those that do not follow, and those that are no brokers of it.
@@ -131,32 +156,54 @@ fn doubtful(quorum: &QuorumInfo, cluster: &ClusterInfo) -> Vec<(i32, String)> {
         .collect()
 }
 
-type LogDirs = BTreeMap<i32, Result<Vec<LogDir>, String>>;
+type LogDirs = BTreeMap<i32, Result<Vec<LogDir>, Unheard>>;
 
-/// Directories of each broker that lives, and whether it serves what others say that it leads, if anything.
-fn brokers(
-    asking: &Asking,
-    cluster: &ClusterInfo,
-    topics: &[Topic],
-) -> (LogDirs, BTreeMap<i32, bool>) {
-    let live = cluster.brokers.iter().filter(|broker| !broker.is_fenced);
-    let asked: Vec<_> = live
-        .map(|broker| {
+/// The questions to each broker, the fenced ones among them: one that runs needs something else than one that is down.
+struct Brokers(Vec<Asked>);
+
+struct Asked {
+    broker: i32,
+    dirs: Pending<Vec<LogDir>>,
+    /// Of a broker that lives.
+    serves: Option<Pending<Option<bool>>>,
+}
+
+impl Brokers {
+    fn ask(asking: &Asking, cluster: &ClusterInfo, topics: &[Topic]) -> Brokers {
+        let asking = &asking.for_at_most(BROKER_WAIT);
+        let ask = |broker: &BrokerInfo| {
             let (id, led) = (broker.id, led_by(broker.id, topics));
-            let dirs = asking.ask(move |client| client.log_dirs_of(id));
-            let serves = asking.ask(move |client| serves(client, id, led));
-            (id, dirs, serves)
-        })
-        .collect();
-    let (mut log_dirs, mut serving) = (LogDirs::new(), BTreeMap::new());
-    for (id, dirs, serves) in asked {
-        let dirs = dirs.get(&format!("asking broker {id}"));
-        log_dirs.insert(id, dirs.map_err(|error| error.to_string()));
-        if let Ok(Some(serves)) = serves.get("") {
-            serving.insert(id, serves);
-        }
+            let serves = move |client: &mut Client| serves(client, id, led);
+            Asked {
+                broker: id,
+                dirs: log_dirs_at(asking, broker),
+                serves: (!broker.is_fenced).then(|| asking.ask(serves)),
+            }
+        };
+        Brokers(cluster.brokers.iter().map(ask).collect())
     }
-    (log_dirs, serving)
+
+    /// Directories of each broker, and whether it serves what others say that it leads, if anything.
+    fn answers(self) -> (LogDirs, BTreeMap<i32, bool>) {
+        let (mut log_dirs, mut serving) = (LogDirs::new(), BTreeMap::new());
+        for asked in self.0 {
+            log_dirs.insert(asked.broker, heard(asked.dirs));
+            if let Some(Ok(Some(serves))) = asked.serves.map(|serves| serves.get("")) {
+                serving.insert(asked.broker, serves);
+            }
+        }
+        (log_dirs, serving)
+    }
+}
+
+fn log_dirs_at(asking: &Asking, broker: &BrokerInfo) -> Pending<Vec<LogDir>> {
+    let (id, address) = (broker.id, super::address(broker));
+    asking.ask_alone(move |env, options| Client::log_dirs_at(env, id, &address, options))
+}
+
+fn heard<T: Send + 'static>(pending: Pending<T>) -> Result<T, Unheard> {
+    let time = pending.time();
+    pending.get("").map_err(|error| Unheard::new(&error, time))
 }
 
 /// Some partitions that a broker leads, as another one says.
@@ -206,7 +253,8 @@ fn reassignments(client: &mut Client) -> Result<Vec<Moving>, Error> {
         topics: None,
         ..Default::default()
     };
-    let answer = client.call_controller(&request)?;
+    // A broker passes the question on, and the one that a client takes for the controller may be the one that is silent.
+    let answer = client.call_any(&request)?;
     let topics = answer.topics.into_iter().flat_map(|topic| {
         let name = topic.name;
         topic.partitions.into_iter().map(move |partition| Moving {
@@ -221,7 +269,13 @@ fn reassignments(client: &mut Client) -> Result<Vec<Moving>, Error> {
 
 /// Marks reassignments whose new replicas have not grown for a while, though they are not there yet.
 #[allow(clippy::disallowed_methods)] // a command may wait
-fn look_again(asking: &Asking, env: &Env, moving: &mut Vec<Moving>, log_dirs: &mut LogDirs) {
+fn look_again(
+    asking: &Asking,
+    env: &Env,
+    cluster: &ClusterInfo,
+    moving: &mut Vec<Moving>,
+    log_dirs: &mut LogDirs,
+) {
     let pause = LOOK_AGAIN;
     if moving.is_empty() || asking.left(env) < pause * 2 {
         return;
@@ -229,14 +283,13 @@ fn look_again(asking: &Asking, env: &Env, moving: &mut Vec<Moving>, log_dirs: &m
     std::thread::sleep(pause);
     let again = asking.ask(reassignments).get("").unwrap_or_default();
     moving.retain(|old| again.iter().any(|new| new.is_of(old)));
-    let mut asked: Vec<i32> = moving.iter().flat_map(|it| it.adding.clone()).collect();
-    asked.sort_unstable();
-    asked.dedup();
-    let asked: Vec<_> = (asked.into_iter())
-        .map(|id| (id, asking.ask(move |client| client.log_dirs_of(id))))
+    let asking = &asking.for_at_most(BROKER_WAIT);
+    let is_asked = |broker: &&BrokerInfo| moving.iter().any(|it| it.adding.contains(&broker.id));
+    let asked: Vec<_> = (cluster.brokers.iter().filter(is_asked))
+        .map(|broker| (broker.id, log_dirs_at(asking, broker)))
         .collect();
     let now: LogDirs = (asked.into_iter())
-        .map(|(id, dirs)| (id, dirs.get("").map_err(|error| error.to_string())))
+        .map(|(id, dirs)| (id, heard(dirs)))
         .collect();
     for one in moving {
         let sizes = |dirs: &LogDirs| -> Vec<i64> {

@@ -2,7 +2,7 @@
 //!
 //! A broker that is cut off serves the metadata of the moment before. Without this its word would count like any other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -32,12 +32,8 @@ pub(super) struct Sights {
 /// Asks the bootstrap addresses and all brokers, whose numbers are known by their addresses.
 pub(super) fn sights(asking: &Asking, numbers: &BTreeMap<String, i32>) -> Sights {
     let env = Env::real();
-    let own = asking.bootstrap.split(',').map(str::trim);
-    let own = own.filter(|address| !address.is_empty());
-    let addresses: BTreeSet<String> = own
-        .map(str::to_owned)
-        .chain(numbers.keys().cloned())
-        .collect();
+    let mut addresses = asking.addresses();
+    addresses.extend(numbers.keys().cloned());
     let (sender, answers) = channel();
     for address in &addresses {
         let (sender, address) = (sender.clone(), address.clone());

@@ -300,7 +300,7 @@ fn directories_and_brokers_that_fail_and_replicas_behind_are_named() {
     let mut seen = healthy();
     seen.log_dirs.insert(1, Ok(vec![dir(1, true)]));
     let refused = "cannot connect to h:9094: connection refused";
-    seen.log_dirs.insert(2, Err(refused.into()));
+    seen.log_dirs.insert(2, Err(Unheard::Down(refused.into())));
     seen.topics[0].partitions[0].replicas.push(3);
     let words: Vec<String> = told(&seen).into_iter().map(|(what, _)| what).collect();
     assert_eq!(
@@ -425,7 +425,8 @@ fn a_replica_that_cannot_catch_up_is_not_said_to() {
         todo,
         "start broker 3; replicas catch up by themselves; broker 2 cannot catch up: see what is said of it above"
     );
-    seen.log_dirs.insert(2, Err("no answer".into()));
+    seen.log_dirs
+        .insert(2, Err(Unheard::Late(Duration::from_secs(3))));
     let (_, todo) = &told(&seen)[2];
     assert!(!todo.contains("catching up"), "{todo}");
 }

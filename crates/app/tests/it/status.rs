@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::broker::{Broker, Dir, failure};
+use crate::broker::{Broker, Dir, esker, failure};
 use crate::cluster::{addresses, until};
 use crate::growing::{await_brokers, produce, voters};
 use crate::proxy::Proxy;
@@ -131,6 +131,49 @@ fn a_broker_that_is_cut_off_from_the_controller_is_not_believed() {
     assert!(
         seen.iter().all(|(what, _)| !what.contains("no leader")),
         "{seen:?}"
+    );
+}
+
+/// A process that is paused takes connections and answers none of them.
+#[test]
+fn a_broker_that_is_paused_delays_the_status_by_seconds_and_hides_nothing() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let nodes: Vec<Broker> = (1..=3).map(start).collect();
+    until(|| is_clean(&nodes[0]));
+    let leader = nodes[0].json(&["--json", "cluster", "quorum"])["leader"].clone();
+    let leader = leader.as_u64().unwrap() as usize;
+    let (silent, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let asked = format!("{},{}", addresses[silent - 1], addresses[other - 1]);
+    nodes[silent - 1].nudge("-STOP");
+    let status = || {
+        let began = Instant::now();
+        let output = esker(&["cluster", "status"], &asked, b"");
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        let (_, error) = failure(&output);
+        (String::from_utf8_lossy(&output.stdout).into_owned(), error)
+    };
+    let (out, error) = status();
+    assert!(
+        out.contains(&format!("controller   node {leader} at"))
+            && out.contains("directories  2, 0 offline"),
+        "{out}"
+    );
+    let unfenced = format!("broker {silent} did not answer in 3 s, and the controller has not");
+    assert!(error.contains(&unfenced), "{error}");
+
+    let fenced = format!("error: broker {silent} is fenced and serves no clients");
+    let mut last = (out, error);
+    until(|| {
+        last = status();
+        last.1.contains(&fenced)
+    });
+    let (out, error) = last;
+    assert!(out.contains("brokers      3, 1 fenced"), "{out}");
+    assert!(
+        error.contains("it did not answer in 3 s at") && error.contains("paused"),
+        "{error}"
     );
 }
 

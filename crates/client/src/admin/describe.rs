@@ -1,11 +1,12 @@
 //! Questions about brokers: the cluster, log directories, active producers.
 
+use env::Env;
 use wire::messages::describe_cluster_response::DescribeClusterBroker;
 use wire::messages::describe_log_dirs_response::{DescribeLogDirsPartition, DescribeLogDirsResult};
 use wire::messages::describe_producers_request::TopicRequest;
 use wire::messages::{DescribeClusterRequest, DescribeLogDirsRequest, DescribeProducersRequest};
 
-use crate::cluster::Client;
+use crate::cluster::{Client, Options};
 use crate::error::Error;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,9 +105,25 @@ impl Client {
         })
     }
 
+    /// The same of the broker at an address, asked once; also where no other broker lists it.
+    pub fn log_dirs_at(
+        env: &Env,
+        broker: i32,
+        address: &str,
+        options: Options,
+    ) -> Result<Vec<LogDir>, Error> {
+        let mut client = Client::aside(env, address, options)?;
+        client.log_dirs(broker, address)
+    }
+
     /// The same of one broker, asked once.
     pub fn log_dirs_of(&mut self, broker: i32) -> Result<Vec<LogDir>, Error> {
-        let response = self.call_broker(broker, &DescribeLogDirsRequest { topics: None })?;
+        let address = self.address(broker)?.to_owned();
+        self.log_dirs(broker, &address)
+    }
+
+    fn log_dirs(&mut self, broker: i32, address: &str) -> Result<Vec<LogDir>, Error> {
+        let response = self.call_at(address, &DescribeLogDirsRequest { topics: None })?;
         Error::check(
             response.error_code,
             || format!("log directories of broker {broker}"),

@@ -1,0 +1,57 @@
+//! Why a broker said nothing: nothing listens there, it is silent, or it runs and refuses. Each is mended in another way.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use client::Error;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unheard {
+    /// Nothing listens at its address.
+    Down(String),
+    /// No word came in this time: the process is paused, the host is cut off or down.
+    Late(Duration),
+    /// The address is not reached, or leads nowhere.
+    Unreached(String),
+    /// It took the connection, and ended it or refused the question.
+    Refuses(String),
+}
+
+impl Unheard {
+    /// Of the error of a question that was given `time`.
+    pub(super) fn new(error: &Error, time: Duration) -> Unheard {
+        match error {
+            Error::TimedOut { .. } => Unheard::Late(time),
+            Error::Connect { source, .. }
+            | Error::NoGreeting { source, .. }
+            | Error::Lost { source, .. }
+                if is_late(source.kind()) =>
+            {
+                Unheard::Late(time)
+            }
+            Error::Connect { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
+                Unheard::Down(error.to_string())
+            }
+            Error::Connect { .. } | Error::Address { .. } | Error::Protocol { .. } => {
+                Unheard::Unreached(error.to_string())
+            }
+            _ => Unheard::Refuses(error.to_string()),
+        }
+    }
+}
+
+fn is_late(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::TimedOut | ErrorKind::WouldBlock)
+}
+
+impl fmt::Display for Unheard {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unheard::Late(time) => write!(out, "did not answer in {} s", time.as_secs_f64()),
+            Unheard::Down(why) | Unheard::Unreached(why) | Unheard::Refuses(why) => {
+                write!(out, "does not answer: {why}")
+            }
+        }
+    }
+}
