@@ -10,7 +10,20 @@ use crate::failure::Failure;
 
 /// The cluster that the global flags name.
 pub(crate) fn connect(env: &Env, global: &Global) -> Result<Client, Failure> {
-    let options = options(global);
+    connect_with(env, global, options(global))
+}
+
+/// The same, where the time of the flags is one for all that is done there, until records are acknowledged.
+pub(crate) fn connect_for_once(env: &Env, global: &Global) -> Result<Client, Failure> {
+    let until = Some(env.clock.now().plus(global.timeout()));
+    let options = Options {
+        until,
+        ..options(global)
+    };
+    connect_with(env, global, options)
+}
+
+fn connect_with(env: &Env, global: &Global, options: Options) -> Result<Client, Failure> {
     Client::connect(env, &global.bootstrap, options.clone()).map_err(|error| {
         // A broker that waits for its controller ends connections that ask for more.
         let is_silent = matches!(error, Error::Lost { .. } | Error::NoGreeting { .. });
@@ -29,13 +42,16 @@ pub(crate) fn quorum(env: &Env, global: &Global) -> Result<QuorumInfo, Failure> 
 }
 
 /// The failure of a verb, with the cause where that is the cluster's: no majority of the voters.
-pub(crate) fn explained(global: &Global, failure: Failure) -> Failure {
+/// The command has taken `spent`.
+pub(crate) fn explained(global: &Global, spent: Duration, failure: Failure) -> Failure {
     if !failure.is_outage() {
         return failure;
     }
+    let left = global.timeout().saturating_sub(spent);
+    let wait = left.clamp(CAUSE_WAIT_MIN, CAUSE_WAIT);
     let options = Options {
-        timeout: CAUSE_WAIT,
-        io_timeout: CAUSE_WAIT,
+        timeout: wait,
+        io_timeout: wait,
         ..Options::default()
     };
     match Client::find_quorum(&Env::real(), &global.bootstrap, options) {
@@ -46,6 +62,8 @@ pub(crate) fn explained(global: &Global, failure: Failure) -> Failure {
 
 /// A broker that knows of no controller says so at once.
 const CAUSE_WAIT: Duration = Duration::from_secs(1);
+/// The same where the time of the command is over.
+const CAUSE_WAIT_MIN: Duration = Duration::from_millis(250);
 
 fn options(global: &Global) -> Options {
     Options {

@@ -38,9 +38,11 @@ fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let global = cli.global.clone();
+    let clock = env::Env::real().clock;
+    let began = clock.now();
     match grammar::check_used(&matches).and_then(|()| run(cli)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => connect::explained(&global, failure).report(),
+        Err(failure) => connect::explained(&global, clock.now().since(began), failure).report(),
     }
 }
 

@@ -20,6 +20,8 @@ use crate::error::Error;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A broker that has not greeted by then is passed over, where others can be asked.
+const HELLO_WAIT: Duration = Duration::from_secs(3);
 
 /// A restart of a broker that takes less is not reported by a client that outlives outages.
 const OUTAGE_REPORTED_AFTER: Duration = Duration::from_secs(1);
@@ -31,6 +33,8 @@ pub struct Options {
     pub timeout: Duration,
     /// One connect, or one wait for bytes of an answer.
     pub io_timeout: Duration,
+    /// All operations together end by then, until a producer makes progress: each time starts anew from there.
+    pub until: Option<Instant>,
 }
 
 impl Default for Options {
@@ -40,6 +44,7 @@ impl Default for Options {
             client_id: "esker".to_owned(),
             timeout,
             io_timeout,
+            until: None,
         }
     }
 }
@@ -95,6 +100,8 @@ pub struct Client {
     cluster_id: Option<String>,
     topics: BTreeMap<String, Topic>,
     connections: BTreeMap<String, Connection>,
+    /// Of the operation under way, with all its waits.
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl Client {
@@ -102,7 +109,8 @@ impl Client {
     /// Tries each once: a broker that is not there is reported at once.
     pub fn connect(env: &Env, bootstrap: &str, options: Options) -> Result<Client, Error> {
         let mut client = Client::aside(env, bootstrap, options)?;
-        client.ask_metadata(Some(&[]), false)?;
+        let timeout = client.options.timeout;
+        client.within(timeout, |client| client.ask_metadata(Some(&[]), false))?;
         Ok(client)
     }
 
@@ -121,6 +129,7 @@ impl Client {
         }
         Ok(Client {
             env: env.clone(),
+            deadline: options.until,
             options,
             bootstrap,
             brokers: BTreeMap::new(),
@@ -171,12 +180,49 @@ impl Client {
 
     /// A connection of the caller's own.
     pub fn open(&self, address: &str) -> Result<Connection, Error> {
-        Connection::open(
-            &self.env,
-            address,
-            &self.options.client_id,
-            self.options.io_timeout,
-        )
+        self.open_by(address, self.deadline)
+    }
+
+    fn open_by(&self, address: &str, until: Option<Instant>) -> Result<Connection, Error> {
+        let Options {
+            client_id,
+            io_timeout,
+            ..
+        } = &self.options;
+        Connection::open_by(&self.env, address, client_id, *io_timeout, until)
+    }
+
+    /// Runs an operation whose waits take `timeout` together at most, or less inside of another one.
+    pub(crate) fn within<T>(
+        &mut self,
+        timeout: Duration,
+        operation: impl FnOnce(&mut Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let outer = self.deadline;
+        let until = self.env.clock.now().plus(timeout);
+        self.deadline = Some(outer.map_or(until, |outer| outer.min(until)));
+        let result = operation(self);
+        self.deadline = outer;
+        result
+    }
+
+    /// Connects to one of several addresses that are to be asked one after the other: one that is silent leaves time for the `others`.
+    pub(crate) fn greet(&mut self, address: &str, others: usize) -> Result<(), Error> {
+        if self.connections.contains_key(address) {
+            return Ok(());
+        }
+        let until = if others == 0 {
+            self.deadline
+        } else {
+            let now = self.env.clock.now();
+            let left = self.deadline.map(|deadline| deadline.since(now));
+            let left = left.unwrap_or(self.options.io_timeout);
+            let share = left / u32::try_from(others + 1).unwrap_or(u32::MAX);
+            Some(now.plus(share.min(HELLO_WAIT)))
+        };
+        let connection = self.open_by(address, until)?;
+        self.connections.insert(address.to_owned(), connection);
+        Ok(())
     }
 
     /// A connection of the caller's own to a broker of the cluster.
@@ -189,7 +235,9 @@ impl Client {
             let connection = self.open(address)?;
             self.connections.insert(address.to_owned(), connection);
         }
-        Ok(self.connections.get_mut(address).expect("inserted above"))
+        let connection = self.connections.get_mut(address).expect("inserted above");
+        connection.bound(self.deadline);
+        Ok(connection)
     }
 
     pub(crate) fn call_at<R: Request>(
@@ -251,8 +299,11 @@ impl Client {
             }
         }
         let mut last = None;
+        let mut others = addresses.len();
         for address in addresses {
-            match self.call_at(&address, request) {
+            others -= 1;
+            let greeted = self.greet(&address, others);
+            match greeted.and_then(|()| self.call_at(&address, request)) {
                 Err(
                     error @ (Error::Connect { .. } | Error::NoGreeting { .. } | Error::Lost { .. }),
                 ) => last = Some(error),
@@ -268,18 +319,24 @@ impl Client {
         what: &str,
         mut operation: impl FnMut(&mut Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut patience = Patience::new(&self.env, self.options.timeout);
-        loop {
-            match operation(self) {
-                Err(error) if error.is_retriable() => {
-                    self.topics.clear();
-                    patience.pause(what, error)?;
-                    // A broker that moved is found again here; failing is fine, the operation will show it.
-                    let _ = self.ask_metadata(Some(&[]), false);
-                }
-                result => return result,
+        let timeout = self.options.timeout;
+        self.within(timeout, |client| {
+            let mut patience = Patience::new(&client.env, timeout);
+            if let Some(deadline) = client.deadline {
+                patience.keep(deadline);
             }
-        }
+            loop {
+                match operation(client) {
+                    Err(error) if error.is_retriable() => {
+                        client.topics.clear();
+                        patience.pause(what, error)?;
+                        // A broker that moved is found again here; failing is fine, the operation will show it.
+                        let _ = client.ask_metadata(Some(&[]), false);
+                    }
+                    result => return result,
+                }
+            }
+        })
     }
 
     /// `None` asks for all topics.
@@ -404,6 +461,10 @@ pub(crate) struct Patience {
     env: Env,
     start: Instant,
     timeout: Duration,
+    /// When it is given up.
+    until: Instant,
+    /// `until` is that of a command: it stays until progress is made.
+    is_kept: bool,
     pause: Duration,
     outages: Outages,
     /// When the outage began that is reported and not over.
@@ -412,10 +473,13 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new(env: &Env, timeout: Duration) -> Patience {
+        let start = env.clock.now();
         Patience {
             env: env.clone(),
-            start: env.clock.now(),
+            start,
             timeout,
+            until: start.plus(timeout),
+            is_kept: false,
             pause: PAUSE_MIN,
             outages: Outages::Bounded,
             outage: None,
@@ -425,6 +489,26 @@ impl Patience {
     pub(crate) fn with_outages(mut self, outages: Outages) -> Patience {
         self.outages = outages;
         self
+    }
+
+    /// Gives up at another time, which stays until progress is made.
+    pub(crate) fn keep(&mut self, until: Instant) {
+        (self.until, self.is_kept) = (until, true);
+    }
+
+    /// Time went by in which nothing was asked for.
+    pub(crate) fn forgive(&mut self, time: Duration) {
+        self.until = self.until.plus(time);
+    }
+
+    /// When the command ends that has made no progress, if there is one.
+    pub(crate) fn kept(&self) -> Option<Instant> {
+        self.is_kept.then_some(self.until)
+    }
+
+    /// When it is given up, if ever.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        matches!(self.outages, Outages::Bounded).then_some(self.until)
     }
 
     /// True if `error` is no reason to give up, however often it comes.
@@ -441,7 +525,7 @@ impl Patience {
                 self.outage = Some(self.start);
                 report(Outage::Began(&error));
             }
-        } else if now.since(self.start) + self.pause >= self.timeout {
+        } else if now.plus(self.pause) >= self.until {
             return Err(Error::TimedOut {
                 what: what.to_owned(),
                 after: self.timeout,
@@ -460,6 +544,9 @@ impl Patience {
     pub(crate) fn begin(&mut self) {
         self.start = self.env.clock.now();
         self.pause = PAUSE_MIN;
+        if !self.is_kept {
+            self.until = self.start.plus(self.timeout);
+        }
     }
 
     /// Progress was made: the deadline starts anew.
@@ -468,6 +555,7 @@ impl Patience {
         if let (Outages::Outlived(report), Some(began)) = (self.outages, self.outage.take()) {
             report(Outage::Over(now.since(began)));
         }
+        self.is_kept = false;
         self.begin();
     }
 }

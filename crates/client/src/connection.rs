@@ -3,9 +3,11 @@
 //! Owns one stream. After any error the connection is of no use: what was sent may or may not have been done.
 
 use std::io::{self, IoSlice, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Env, Stream};
+use env::{Clock, Env, Stream};
+use model::Instant;
 use wire::{ApiKey, Encoded, Request, Splice};
 
 use crate::error::{Error, Garbage};
@@ -15,7 +17,19 @@ pub struct Connection {
     address: String,
     stream: Box<dyn Stream>,
     session: Session,
+    clock: Arc<dyn Clock>,
+    /// One wait for bytes.
+    timeout: Duration,
+    /// All waits end by then.
+    until: Option<Instant>,
+    /// The bound that the socket has.
+    set: Duration,
 }
+
+/// A wait may end so much after its time: most waits need no call to the system then.
+const SLACK: Duration = Duration::from_millis(100);
+/// No socket takes a time of zero.
+const WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Connection {
     /// Connects and negotiates versions; `timeout` bounds connecting and every later wait for bytes.
@@ -25,7 +39,20 @@ impl Connection {
         client_id: &str,
         timeout: Duration,
     ) -> Result<Connection, Error> {
-        let dialled = env.net.dial(address, timeout);
+        Connection::open_by(env, address, client_id, timeout, None)
+    }
+
+    /// The same, connected and greeted by `until`, which bounds no later wait.
+    pub(crate) fn open_by(
+        env: &Env,
+        address: &str,
+        client_id: &str,
+        timeout: Duration,
+        until: Option<Instant>,
+    ) -> Result<Connection, Error> {
+        let left = until.map_or(timeout, |until| until.since(env.clock.now()));
+        let set = left.min(timeout).max(WAIT_MIN);
+        let dialled = env.net.dial(address, set);
         let stream = dialled.map_err(|source| Error::Connect {
             address: address.to_owned(),
             source,
@@ -34,6 +61,10 @@ impl Connection {
             address: address.to_owned(),
             stream,
             session: Session::new(client_id),
+            clock: Arc::clone(&env.clock),
+            timeout,
+            until,
+            set,
         };
         for oldest in [false, true] {
             let hello = connection.session.hello(oldest)?;
@@ -42,7 +73,10 @@ impl Connection {
                 .and_then(|()| connection.receive())
                 .map_err(Error::before_greeting)?;
             match connection.session.negotiated(&reply) {
-                Ok(true) => return Ok(connection),
+                Ok(true) => {
+                    connection.until = None;
+                    return Ok(connection);
+                }
                 Ok(false) => {}
                 Err(fault) => return Err(connection.garbled(ApiKey::ApiVersions, fault)),
             }
@@ -51,6 +85,28 @@ impl Connection {
             ApiKey::ApiVersions,
             Garbage::Content("it does not know version 0"),
         ))
+    }
+
+    /// Bounds all later waits together.
+    pub(crate) fn bound(&mut self, until: Option<Instant>) {
+        self.until = until;
+    }
+
+    /// Gives the socket the time that its next wait may take.
+    fn settle(&mut self) -> io::Result<()> {
+        let left = self.until.map(|until| until.since(self.clock.now()));
+        let allowed = left.unwrap_or(self.timeout).min(self.timeout);
+        let (allowed, most) = (allowed.max(WAIT_MIN), allowed + SLACK);
+        if allowed <= self.set && self.set < most {
+            return Ok(());
+        }
+        // The time of a peer that answers begins anew again and again, and is never much less than all of it.
+        self.set = if self.timeout < most {
+            self.timeout
+        } else {
+            allowed
+        };
+        self.stream.set_timeout(self.set)
     }
 
     #[must_use]
@@ -109,6 +165,7 @@ impl Connection {
                 Ok(None) => {}
                 Err(fault) => return Err(self.garbled(due, fault)),
             }
+            self.settle().map_err(|source| self.lost(source))?;
             match self.session.receive(&mut self.stream) {
                 Ok(0) => return Err(self.lost(io::ErrorKind::UnexpectedEof.into())),
                 Ok(_) => {}
@@ -160,6 +217,7 @@ impl Connection {
             })
             .collect();
         let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        self.settle().map_err(|source| self.lost(source))?;
         let written = write_all(&mut self.stream, &mut slices);
         written.map_err(|source| self.lost(source))
     }

@@ -49,7 +49,10 @@ pub trait Net: Send + Sync {
     fn resolve(&self, address: &str) -> io::Result<Vec<SocketAddr>>;
 }
 
-pub trait Stream: Read + Write + Send {}
+pub trait Stream: Read + Write + Send {
+    /// Bounds each later read and write, in the place of the time that was given to [`Net::dial`]. Not zero.
+    fn set_timeout(&mut self, timeout: Duration) -> io::Result<()>;
+}
 
 pub trait Poller: Send {
     /// Appends what became ready to `ready`; waits up to `timeout` (`None`: until something happens or `wake`).

@@ -90,7 +90,11 @@ impl Counted {
     }
 }
 
-impl Stream for Counted {}
+impl Stream for Counted {
+    fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.stream.set_timeout(timeout)
+    }
+}
 
 impl Read for Counted {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {

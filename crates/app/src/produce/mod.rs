@@ -21,7 +21,7 @@ use wire::ErrorCode;
 use wire::records::Codec;
 
 use crate::arguments::{Global, Pair};
-use crate::connect::{connect, outages};
+use crate::connect::{connect, connect_for_once, outages};
 use crate::failure::Failure;
 use crate::table::bytes;
 use csv::CsvArgs;
@@ -175,17 +175,21 @@ pub(crate) fn produce(global: &Global, args: &ProduceArgs) -> Result<(), Failure
         .iter()
         .map(|path| open(path))
         .collect::<Result<Vec<_>, _>>()?;
-    let client = connect(&env, global)?;
+    // A file can be loaded again; a pipe cannot.
+    let outages = if args.files.is_empty() {
+        outages(global)
+    } else {
+        Outages::Bounded
+    };
+    let client = match outages {
+        Outages::Bounded => connect_for_once(&env, global)?,
+        Outages::Outlived(_) => connect(&env, global)?,
+    };
     let options = ProducerOptions {
         acks: args.acks.into(),
         compression: Codec::from(args.codec).into(),
         idempotent: args.acks == Acks::All,
-        // A file can be loaded again; a pipe cannot.
-        outages: if args.files.is_empty() {
-            outages(global)
-        } else {
-            Outages::Bounded
-        },
+        outages,
         ..ProducerOptions::default()
     };
     let mut producer = Producer::new(client, options);
@@ -386,7 +390,11 @@ impl Sink<'_> {
             return Ok(chunk);
         }
         self.written(Producer::flush)?;
-        Ok(pipe.wait())
+        let clock = Env::real().clock;
+        let began = clock.now();
+        let chunk = pipe.wait();
+        self.producer.forgive(clock.now().since(began));
+        Ok(chunk)
     }
 
     /// Sends every record of one source. `more` feeds what comes next, and returns false at the end.

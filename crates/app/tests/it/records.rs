@@ -3,8 +3,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::broker::{Broker, Dir, ESKER};
+use crate::broker::{Broker, Dir, ESKER, esker, failure};
+use crate::cluster::{addresses, until};
+use crate::growing::await_brokers;
 
 /// Lines with every byte that a line can hold, some empty, the last without a line feed.
 fn lines(count: usize) -> Vec<u8> {
@@ -404,4 +407,61 @@ fn many_records_that_rotted_are_skipped_up_to_the_first_good_one() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "first\nlast\n");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("offsets 1 up to 5001 of t-0"), "{said}");
+}
+
+/// The first bootstrap address and the leader are a process that takes connections and answers nothing.
+#[test]
+fn a_producer_gives_up_in_its_time_though_brokers_are_silent() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let nodes: Vec<Broker> = (1..=3).map(start).collect();
+    await_brokers(&nodes[0], 3);
+    nodes[0].ok(&["topic", "create", "t", "-r", "3"], b"");
+    let described = nodes[0].json(&["--json", "topic", "describe", "t"]);
+    let leader = described[0]["partitions"][0]["leader"].as_u64().unwrap() as usize;
+    let asked = format!("{},{}", addresses[leader - 1], addresses[leader % 3]);
+    nodes[leader - 1].nudge("-STOP");
+    for seconds in [2, 4] {
+        let began = Instant::now();
+        let time = seconds.to_string();
+        let output = esker(&["produce", "t", "--timeout", &time], &asked, b"a\n");
+        let took = began.elapsed();
+        let (code, error) = failure(&output);
+        assert!(
+            code == 1 && error.contains(&format!("did not finish within {time} s")),
+            "{error}"
+        );
+        assert!(
+            took < Duration::from_millis(seconds * 1000 + 900),
+            "{took:?}: {error}"
+        );
+    }
+    // Others are asked while there is time.
+    let began = Instant::now();
+    let output = esker(&["topic", "list", "--timeout", "3"], &asked, b"");
+    let took = began.elapsed();
+    assert!(
+        output.status.success() && took < Duration::from_millis(2500),
+        "{took:?}"
+    );
+    // A record that a pipe brings late has its time as well.
+    let mut late = Command::new(ESKER)
+        .args(["produce", "t", "--timeout", "1"])
+        .env("ESKER_BOOTSTRAP", &addresses[leader % 3])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Longer than its time.
+    std::thread::sleep(Duration::from_millis(1500));
+    nodes[leader - 1].nudge("-CONT");
+    until(|| {
+        nodes[leader - 1]
+            .run(&["topic", "list"], b"")
+            .status
+            .success()
+    });
+    late.stdin.take().unwrap().write_all(b"b\n").unwrap();
+    let output = late.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }

@@ -100,12 +100,19 @@ impl Client {
     /// # Errors
     /// [`Error::NoController`] names the last broker that has none, if no address led further.
     pub fn find_quorum(env: &Env, bootstrap: &str, options: Options) -> Result<QuorumInfo, Error> {
-        let mut patience = Patience::new(env, options.timeout.min(START_MAX));
+        let timeout = options.timeout;
         let mut client = Client::aside(env, bootstrap, options)?;
+        client.within(timeout, Client::quorum_by_any)
+    }
+
+    fn quorum_by_any(&mut self) -> Result<QuorumInfo, Error> {
+        let mut patience = Patience::new(self.env(), self.options().timeout.min(START_MAX));
         loop {
             let mut last = None;
-            for address in client.bootstrap().to_vec() {
-                match client.quorum_by(&address) {
+            let addresses = self.bootstrap().to_vec();
+            for (at, address) in addresses.iter().enumerate() {
+                let greeted = self.greet(address, addresses.len() - at - 1);
+                match greeted.and_then(|()| self.quorum_by(address)) {
                     Ok(found) => return Ok(found),
                     // That a broker waits for its controller says more than that another is not there.
                     Err(error) if !matches!(last, Some(Error::NoController { .. })) => {

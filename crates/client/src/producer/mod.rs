@@ -157,8 +157,11 @@ impl Producer {
             (1..=5).contains(&options.in_flight),
             "brokers remember five batches"
         );
-        let patience =
+        let mut patience =
             Patience::new(client.env(), client.options().timeout).with_outages(options.outages);
+        if let Some(until) = client.options().until {
+            patience.keep(until);
+        }
         Producer {
             client,
             options,
@@ -262,7 +265,14 @@ impl Producer {
 
     fn identify(&mut self) -> Result<(ProducerId, ProducerEpoch), Error> {
         self.patience.begin();
+        let identity = self.identify_in_time();
+        self.client.deadline = self.patience.kept();
+        identity
+    }
+
+    fn identify_in_time(&mut self) -> Result<(ProducerId, ProducerEpoch), Error> {
         loop {
+            self.client.deadline = self.patience.until();
             match self.ask_identity() {
                 Err(error) if self.patience.outlives(&error) => {
                     self.patience.pause("starting a producer", error)?;
@@ -363,13 +373,27 @@ impl Producer {
         std::mem::take(&mut self.deliveries)
     }
 
+    /// Takes off the time of the command in which there was nothing to write.
+    pub fn forgive(&mut self, idle: Duration) {
+        self.patience.forgive(idle);
+        self.client.deadline = self.patience.kept();
+    }
+
     /// The client underneath, for questions between records.
     pub fn client(&mut self) -> &mut Client {
         &mut self.client
     }
 
     fn drive(&mut self, goal: Goal) -> Result<(), Error> {
+        let driven = self.drive_in_time(goal);
+        // Questions of others between records have their own time.
+        self.client.deadline = self.patience.kept();
+        driven
+    }
+
+    fn drive_in_time(&mut self, goal: Goal) -> Result<(), Error> {
         loop {
+            self.client.deadline = self.patience.until();
             match self.send_ready() {
                 Err(error) if error.is_retriable() => {
                     self.recover(error)?;
@@ -464,6 +488,7 @@ impl Producer {
             );
         }
         let link = self.links.get_mut(&broker).expect("inserted above");
+        link.connection.bound(self.patience.until());
         let timeout_ms = self.client.options().io_timeout.as_millis() as i32;
         let (produce, limit): (ProduceRequest, i16) =
             request::build(&self.topics, items, self.options.acks, timeout_ms);
@@ -481,6 +506,7 @@ impl Producer {
 
     fn receive(&mut self, broker: i32) -> Result<(), Error> {
         let link = self.links.get_mut(&broker).expect("the caller saw it");
+        link.connection.bound(self.patience.until());
         let reply = match link.connection.receive() {
             Ok(reply) => reply,
             Err(error) => return Err(self.drop_link(broker, error)),

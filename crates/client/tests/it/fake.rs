@@ -183,7 +183,11 @@ struct Socket {
     is_closed: bool,
 }
 
-impl Stream for Socket {}
+impl Stream for Socket {
+    fn set_timeout(&mut self, _: Duration) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 impl Read for Socket {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {

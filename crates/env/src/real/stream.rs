@@ -8,7 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::Stream;
 
-impl Stream for TcpStream {}
+impl Stream for TcpStream {
+    fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))?;
+        self.set_write_timeout(Some(timeout))
+    }
+}
 
 pub(super) fn dial(address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>> {
     let deadline = Instant::now() + timeout;
@@ -19,10 +24,9 @@ pub(super) fn dial(address: &str, timeout: Duration) -> io::Result<Box<dyn Strea
             break;
         }
         match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) => {
+            Ok(mut stream) => {
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(timeout))?;
-                stream.set_write_timeout(Some(timeout))?;
+                stream.set_timeout(timeout)?;
                 return Ok(Box::new(stream));
             }
             Err(error) => failed = Some(error),

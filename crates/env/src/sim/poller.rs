@@ -313,4 +313,9 @@ impl Write for SimStream {
     }
 }
 
-impl Stream for SimStream {}
+impl Stream for SimStream {
+    fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.timeout = timeout;
+        Ok(())
+    }
+}
