@@ -84,8 +84,15 @@ struct Moving {
     partition: i32,
     /// Brokers that get a replica.
     adding: Vec<i32>,
-    /// For how long none of the new replicas has grown; `None` where one has, or that was not looked at.
-    stands_still: Option<Duration>,
+    /// Where none of the new replicas has grown between two looks: for how long none has, as the leader says, or at least.
+    stands_still: Option<Still>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Still {
+    For(Duration),
+    /// The leader does not say.
+    AtLeast(Duration),
 }
 
 impl Moving {

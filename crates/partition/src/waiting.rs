@@ -79,6 +79,24 @@ impl Partition {
         lags.for_each(visit);
     }
 
+    /// The time for which no step was made towards the replicas that are to come: that of the one that stands still for longest, and where all
+    /// are in sync the time since the last of them was, as then the controller does not go on. `None` where none of them follows here.
+    pub fn coming_still(&self, coming: &[BrokerId], isr: &[BrokerId]) -> Option<Duration> {
+        let mut outside: Option<Duration> = None;
+        let mut inside: Option<Duration> = None;
+        self.visit_lags(|follower| {
+            if !coming.contains(&follower.broker) {
+                return;
+            }
+            if isr.contains(&follower.broker) {
+                inside = Some(inside.map_or(follower.still, |least| least.min(follower.still)));
+            } else {
+                outside = outside.max(Some(follower.still));
+            }
+        });
+        outside.or(inside)
+    }
+
     /// True if the replica on a broker is in sync, as this leader knows.
     pub fn has_in_sync(&self, broker: BrokerId) -> bool {
         self.state.lock().progress.has_in_sync(broker)

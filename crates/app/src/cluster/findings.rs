@@ -9,7 +9,7 @@ use client::{BrokerInfo, LogDir, Partition, QuorumInfo, ReplicaInfo, Topic};
 
 use super::sights::Voter;
 use super::unheard::Unheard;
-use super::{Seen, address_of, now};
+use super::{Moving, Seen, Still, address_of, now};
 
 /// A voter that has not fetched for so long does not follow: five times Kafka's `controller.quorum.fetch.timeout.ms`.
 const SILENT_MS: i64 = 10_000;
@@ -293,22 +293,74 @@ fn lacks_eligible_leaders(seen: &Seen) -> bool {
     knows && SEVERAL <= voters && level.is_none_or(|level| *level == 0)
 }
 
+/// Reassignments that do not move: one finding for all with the same cause.
 fn reassignments(seen: &Seen, found: &mut Vec<Finding>) {
+    let mut by_cause: BTreeMap<(Vec<i32>, Vec<i32>), Vec<&Moving>> = BTreeMap::new();
     for moving in &seen.moving {
-        let Some(time) = moving.stands_still else {
-            continue;
+        let fenced = moving.adding.iter().copied();
+        let fenced: Vec<i32> = fenced.filter(|id| is_fenced(seen, *id)).collect();
+        if moving.stands_still.is_some() || !fenced.is_empty() {
+            let others = if fenced.is_empty() {
+                moving.adding.clone()
+            } else {
+                Vec::new()
+            };
+            by_cause.entry((fenced, others)).or_default().push(moving);
+        }
+    }
+    for ((fenced, others), all) in by_cause {
+        let names = all
+            .iter()
+            .map(|it| format!("{}-{}", it.topic, it.partition));
+        let names = some_of(&names.collect::<Vec<String>>());
+        let is = if all.len() == 1 {
+            "reassignment of"
+        } else {
+            "reassignments of"
         };
-        let name = format!("{}-{}", moving.topic, moving.partition);
+        let has = if all.len() == 1 { "has" } else { "have" };
+        let time = still_for(&all);
+        let (why, todo) = if fenced.is_empty() {
+            (
+                format!("{} got nothing", all_of(&others)),
+                "run this command again: if it stays so, look for a throttle that is too low, a full directory there, or the log of that \
+                 broker; `kafka-reassign-partitions --cancel` takes the reassignment back"
+                    .to_owned(),
+            )
+        } else {
+            let (are, do_) = match fenced.len() {
+                1 => ("is", "does"),
+                _ => ("are", "do"),
+            };
+            (
+                format!("{} {are} fenced ({do_} not heartbeat)", all_of(&fenced)),
+                format!(
+                    "bring {} back, as is said of it above; `kafka-reassign-partitions --cancel` takes the reassignment back",
+                    all_of(&fenced)
+                ),
+            )
+        };
         found.push(finding(
-            format!(
-                "reassignment of {} has not moved for {} s: {} got nothing",
-                model::printable(&name),
-                time.as_secs(),
-                all_of(&moving.adding)
-            ),
-            "run this command again: if it stays so, look for a throttle that is too low, a full directory there, or the log of that broker; \
-             `kafka-reassign-partitions --cancel` takes the reassignment back",
+            format!("{is} {names} {has} not moved{time}: {why}"),
+            todo,
         ));
+    }
+}
+
+/// The longest time for which one of several reassignments has not moved.
+fn still_for(all: &[&Moving]) -> String {
+    let told = all.iter().filter_map(|it| match it.stands_still? {
+        Still::For(time) => Some(time),
+        Still::AtLeast(_) => None,
+    });
+    let at_least = all.iter().filter_map(|it| match it.stands_still? {
+        Still::AtLeast(time) => Some(time),
+        Still::For(_) => None,
+    });
+    match (told.max(), at_least.max()) {
+        (Some(time), _) => format!(" for {} s", time.as_secs()),
+        (None, Some(time)) => format!(" for at least {} s", time.as_secs()),
+        (None, None) => String::new(),
     }
 }
 
@@ -578,12 +630,15 @@ fn count(partitions: &[Named<'_>]) -> String {
 }
 
 fn some(partitions: &[Named<'_>]) -> String {
-    let shown: Vec<String> = partitions
-        .iter()
-        .take(NAMED_MAX)
-        .map(|named| model::printable(&named.to_string()).into_owned())
+    let names = partitions.iter().map(Named::to_string);
+    some_of(&names.collect::<Vec<String>>())
+}
+
+fn some_of(names: &[String]) -> String {
+    let shown: Vec<String> = (names.iter().take(NAMED_MAX))
+        .map(|name| model::printable(name).into_owned())
         .collect();
-    let more = partitions.len() - shown.len();
+    let more = names.len() - shown.len();
     if more == 0 {
         shown.join(", ")
     } else {

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client::{BrokerInfo, Client, ClusterInfo, Error, LogDir, QuorumInfo, ReplicaInfo, Topic};
+use client::{
+    BrokerInfo, Client, ClusterInfo, Error, LogDir, QuorumInfo, ReplicaInfo, Stored, Topic,
+};
 use env::Env;
 use wire::ErrorCode;
 use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -14,7 +16,7 @@ use wire::messages::{ListOffsetsRequest, ListPartitionReassignmentsRequest};
 use super::asking::{Asking, Pending};
 use super::sights::{self, Sights};
 use super::unheard::Unheard;
-use super::{Details, Moving, Seen, details, findings};
+use super::{Details, Moving, Seen, Still, details, findings};
 use crate::arguments::Global;
 use crate::failure::Failure;
 
@@ -81,7 +83,7 @@ fn with_controller(
     let short = topics.clone();
     let details = asking.ask(move |client| Ok(details(client, &short)));
     let mut moving = moving.get("listing reassignments").unwrap_or_default();
-    look_again(asking, &env, &cluster, &mut moving, &mut log_dirs);
+    look_again(asking, &env, &cluster, &topics, &mut moving, &mut log_dirs);
     let live = cluster.brokers.iter().filter(|broker| !broker.is_fenced);
     let silent = |id: &i32| serving.get(id) == Some(&false) || cut_off.contains_key(id);
     Ok(Seen {
@@ -273,6 +275,7 @@ fn look_again(
     asking: &Asking,
     env: &Env,
     cluster: &ClusterInfo,
+    topics: &[Topic],
     moving: &mut Vec<Moving>,
     log_dirs: &mut LogDirs,
 ) {
@@ -284,19 +287,23 @@ fn look_again(
     let again = asking.ask(reassignments).get("").unwrap_or_default();
     moving.retain(|old| again.iter().any(|new| new.is_of(old)));
     let asking = &asking.for_at_most(BROKER_WAIT);
-    let is_asked = |broker: &&BrokerInfo| moving.iter().any(|it| it.adding.contains(&broker.id));
+    let leaders: Vec<Option<i32>> = moving.iter().map(|it| leader(topics, it)).collect();
+    let adding: Vec<i32> = moving.iter().flat_map(|it| it.adding.clone()).collect();
+    let is_asked =
+        |broker: &&BrokerInfo| adding.contains(&broker.id) || leaders.contains(&Some(broker.id));
     let asked: Vec<_> = (cluster.brokers.iter().filter(is_asked))
         .map(|broker| (broker.id, log_dirs_at(asking, broker)))
         .collect();
     let now: LogDirs = (asked.into_iter())
         .map(|(id, dirs)| (id, heard(dirs)))
         .collect();
-    for one in moving {
+    for (one, leader) in moving.iter_mut().zip(leaders) {
         let sizes = |dirs: &LogDirs| -> Vec<i64> {
             one.adding.iter().map(|id| stored(dirs, *id, one)).collect()
         };
         if sizes(log_dirs) == sizes(&now) {
-            one.stands_still = Some(pause);
+            let still = leader.and_then(|leader| still(&now, leader, one));
+            one.stands_still = Some(still.map_or(Still::AtLeast(pause), Still::For));
         }
     }
     for (id, dirs) in now {
@@ -304,12 +311,31 @@ fn look_again(
     }
 }
 
-/// Bytes that a broker has of a partition.
-fn stored(dirs: &LogDirs, broker: i32, of: &Moving) -> i64 {
+fn leader(topics: &[Topic], of: &Moving) -> Option<i32> {
+    let topic = topics.iter().find(|topic| topic.name == of.topic)?;
+    let mut partitions = topic.partitions.iter();
+    partitions.find(|it| it.index == of.partition)?.leader
+}
+
+/// The files of a partition on a broker.
+fn files<'a>(
+    dirs: &'a LogDirs,
+    broker: i32,
+    of: &'a Moving,
+) -> impl Iterator<Item = &'a Stored> + use<'a> {
     let dirs = dirs.get(&broker).and_then(|dirs| dirs.as_ref().ok());
     let all = dirs.into_iter().flatten().flat_map(|dir| &dir.stored);
-    let own = all.filter(|it| it.topic == of.topic && it.partition == of.partition);
-    own.map(|it| it.bytes).sum()
+    all.filter(|it| it.topic == of.topic && it.partition == of.partition)
+}
+
+/// Bytes that a broker has of a partition.
+fn stored(dirs: &LogDirs, broker: i32, of: &Moving) -> i64 {
+    files(dirs, broker, of).map(|it| it.bytes).sum()
+}
+
+/// The time for which a reassignment has not moved, as the leader says.
+fn still(dirs: &LogDirs, leader: i32, of: &Moving) -> Option<Duration> {
+    files(dirs, leader, of).find_map(|it| it.reassignment_still)
 }
 
 /// A broker that takes connections and answers nothing is no member of its cluster yet.

@@ -441,14 +441,29 @@ fn a_broker_that_serves_nothing_and_a_move_that_stands_still_are_named() {
         adding: vec![3],
         stands_still,
     };
-    seen.moving = vec![moving(0, None), moving(2, Some(Duration::from_secs(2)))];
+    let seconds = Duration::from_secs;
+    let still = |time| Some(Still::For(seconds(time)));
+    seen.moving = vec![moving(0, None), moving(2, Some(Still::AtLeast(seconds(2))))];
     let words: Vec<String> = told(&seen).into_iter().map(|(what, _)| what).collect();
     assert_eq!(
         words,
         [
             "nothing is served by broker 2, though it leads partitions: it acts as no leader",
-            "reassignment of t-2 has not moved for 2 s: broker 3 got nothing",
+            "reassignment of t-2 has not moved for at least 2 s: broker 3 got nothing",
         ]
+    );
+    // The cause is one, whichever the partition.
+    seen.serves_nothing.clear();
+    seen.cluster.brokers[2].is_fenced = true;
+    seen.moving = vec![moving(0, still(21)), moving(1, still(19)), moving(2, None)];
+    let findings = told(&seen);
+    assert_eq!(
+        findings[1].0,
+        "reassignments of t-0, t-1, t-2 have not moved for 21 s: broker 3 is fenced (does not heartbeat)"
+    );
+    assert!(
+        findings.len() == 2 && !findings[1].1.contains("throttle"),
+        "{findings:?}"
     );
 }
 

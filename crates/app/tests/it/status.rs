@@ -6,7 +6,12 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use client::{Client, Options};
 use serde_json::{Value, json};
+use wire::messages::AlterPartitionReassignmentsRequest;
+use wire::messages::alter_partition_reassignments_request::{
+    ReassignablePartition, ReassignableTopic,
+};
 
 use crate::broker::{Broker, Dir, esker, failure};
 use crate::cluster::{addresses, until};
@@ -175,6 +180,48 @@ fn a_broker_that_is_paused_delays_the_status_by_seconds_and_hides_nothing() {
         error.contains("it did not answer in 3 s at") && error.contains("paused"),
         "{error}"
     );
+}
+
+#[test]
+fn reassignments_to_a_fenced_broker_are_one_finding_with_its_cause_and_its_time() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let nodes: Vec<Broker> = (1..=3).map(start).collect();
+    until(|| is_clean(&nodes[0]));
+    nodes[0].ok(&["topic", "create", "t", "-r", "2", "-p", "6"], b"");
+    let leader = nodes[0].json(&["--json", "cluster", "quorum"])["leader"].clone();
+    let leader = leader.as_u64().unwrap() as usize;
+    let (silent, other) = (leader % 3 + 1, &nodes[leader - 1]);
+    nodes[silent - 1].nudge("-STOP");
+    let env = env::Env::real();
+    let mut client = Client::connect(&env, &other.address, Options::default()).unwrap();
+    let partition = |partition_index| ReassignablePartition {
+        partition_index,
+        replicas: Some(vec![1, 2, 3]),
+    };
+    let topic = ReassignableTopic {
+        name: "t".into(),
+        partitions: (0..6).map(partition).collect(),
+    };
+    let request = AlterPartitionReassignmentsRequest {
+        timeout_ms: 10_000,
+        allow_replication_factor_change: true,
+        topics: vec![topic],
+    };
+    let answer = client.call_any(&request).unwrap();
+    assert_eq!(answer.error_code, 0, "{answer:?}");
+    let cause = format!("broker {silent} is fenced (does not heartbeat)");
+    let mut seen = Vec::new();
+    until(|| {
+        seen = findings(other);
+        seen.retain(|(what, _)| what.starts_with("reassignment"));
+        seen.iter().any(|(what, _)| what.contains(&cause))
+    });
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    let (_, time) = seen[0].0.split_once(" not moved for ").unwrap();
+    let (seconds, _) = time.split_once(" s: ").unwrap();
+    // A broker is fenced when nothing was heard of it for 9 s.
+    assert!(5 <= seconds.parse::<u64>().unwrap(), "{seen:?}");
 }
 
 #[test]

@@ -95,22 +95,15 @@ impl Census {
     }
 
     fn count_followers(&mut self, of: &meta::Partition, here: &Arc<partition::Partition>) {
-        let mut coming: Option<Duration> = None;
-        let mut come: Option<Duration> = None;
         here.visit_lags(|follower| {
             let lag = self.lags.entry(follower.broker).or_default();
             lag.records += follower.records;
             lag.time = lag.time.max(follower.time);
-            if of.adding.contains(&follower.broker) {
-                if of.isr.contains(&follower.broker) {
-                    come = Some(come.map_or(follower.still, |least| least.min(follower.still)));
-                } else {
-                    coming = coming.max(Some(follower.still));
-                }
-            }
         });
-        // Where all that are to come are in sync, the controller is the one that does not go on.
-        self.stalled = self.stalled.max(coming.or(come).unwrap_or_default());
+        if !of.adding.is_empty() {
+            let still = here.coming_still(&of.adding, &of.isr);
+            self.stalled = self.stalled.max(still.unwrap_or_default());
+        }
     }
 }
 

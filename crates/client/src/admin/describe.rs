@@ -1,5 +1,7 @@
 //! Questions about brokers: the cluster, log directories, active producers.
 
+use std::time::Duration;
+
 use env::Env;
 use wire::messages::describe_cluster_response::DescribeClusterBroker;
 use wire::messages::describe_log_dirs_response::{DescribeLogDirsPartition, DescribeLogDirsResult};
@@ -45,6 +47,9 @@ pub struct Stored {
     pub topic: String,
     pub partition: i32,
     pub bytes: i64,
+    /// The time for which a reassignment has not moved, of a partition that this broker leads; `None` where none is under way, or it does not
+    /// say.
+    pub reassignment_still: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +138,9 @@ impl Client {
             topic: topic.to_owned(),
             partition: p.partition_index,
             bytes: p.partition_size,
+            reassignment_still: u64::try_from(p.reassignment_still_ms)
+                .ok()
+                .map(Duration::from_millis),
         };
         let log_dir = |dir: &DescribeLogDirsResult| {
             let topics = dir.topics.iter();

@@ -136,25 +136,46 @@ impl Message for DescribeLogDirsTopic {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DescribeLogDirsPartition {
     pub partition_index: i32,
     pub partition_size: i64,
     pub offset_lag: i64,
     pub is_future_key: bool,
+    pub reassignment_still_ms: i64,
+}
+
+impl Default for DescribeLogDirsPartition {
+    fn default() -> Self {
+        Self {
+            partition_index: 0,
+            partition_size: 0,
+            offset_lag: 0,
+            is_future_key: false,
+            reassignment_still_ms: -1,
+        }
+    }
 }
 
 impl Message for DescribeLogDirsPartition {
     fn decode(r: &mut Reader, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let message = Self {
+        let mut message = Self {
             partition_index: r.i32()?,
             partition_size: r.i64()?,
             offset_lag: r.i64()?,
             is_future_key: r.bool()?,
+            reassignment_still_ms: -1,
         };
         if flexible {
-            r.skip_tags()?;
+            for _ in 0..r.tag_count()? {
+                let tag = r.tag()?;
+                match tag.number {
+                    1000 => message.reassignment_still_ms = r.i64()?,
+                    _ => r.skip_tag(tag),
+                }
+                r.end_tag(tag)?;
+            }
         }
         Ok(message)
     }
@@ -166,7 +187,12 @@ impl Message for DescribeLogDirsPartition {
         w.i64(self.offset_lag);
         w.bool(self.is_future_key);
         if flexible {
-            w.uvarint(0);
+            w.uvarint(u32::from(self.reassignment_still_ms != -1));
+            if self.reassignment_still_ms != -1 {
+                let tag = w.begin_tag(1000);
+                w.i64(self.reassignment_still_ms);
+                w.end_tag(tag);
+            }
         }
         Ok(())
     }

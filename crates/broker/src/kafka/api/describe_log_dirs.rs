@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use meta::Image;
+use model::BrokerId;
 use partition::{LogDir, Partition};
 use wire::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
@@ -66,6 +68,8 @@ fn describe_dir(
             ..Default::default()
         };
     }
+    let image = call.desk.shared.metadata.image();
+    let me = call.desk.shared.config().broker.node_id;
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
     for partition in asked
         .iter()
@@ -79,6 +83,7 @@ fn describe_dir(
                 partition_size: partition.size() as i64,
                 offset_lag: 0,
                 is_future_key: false,
+                reassignment_still_ms: still_ms(&image, me, partition).unwrap_or(UNKNOWN),
             });
     }
     for wish in call.desk.shared.moves.coming_to(dir) {
@@ -95,6 +100,7 @@ fn describe_dir(
                 partition_size: wish.moved.bytes() as i64,
                 offset_lag: lag.max(0),
                 is_future_key: true,
+                reassignment_still_ms: UNKNOWN,
             });
     }
     let space = call.desk.shared.env.disk.space(&dir.path).ok();
@@ -112,4 +118,13 @@ fn describe_dir(
         usable_bytes: space.map_or(UNKNOWN, |space| space.available as i64),
         is_cordoned: call.desk.shared.config().broker.is_cordoned(&dir.path),
     }
+}
+
+/// The time for which a reassignment of a partition that is led here has not moved; `None` where none is under way.
+fn still_ms(image: &Image, me: BrokerId, here: &Partition) -> Option<i64> {
+    let topic = image.topic(&here.topic)?;
+    let of = topic.partitions.get(usize::try_from(here.index.0).ok()?)?;
+    let is_coming = of.leader == me && !of.adding.is_empty();
+    let still = is_coming.then(|| here.coming_still(&of.adding, &of.isr))??;
+    i64::try_from(still.as_millis()).ok()
 }
