@@ -1,5 +1,7 @@
 //! The effects that a quorum wants performed, in their order.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use model::{BrokerId, LeaderEpoch, Offset};
 use wire::records::Batch;
@@ -45,6 +47,25 @@ pub enum Refusal {
     },
     /// Retriable or not as the code is.
     Because(ErrorCode),
+}
+
+/// The reason why a leader is none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Others are in a later epoch.
+    Led {
+        epoch: LeaderEpoch,
+        by: Option<BrokerId>,
+    },
+    /// A voter stands for election in a later epoch.
+    Opposed {
+        epoch: LeaderEpoch,
+        candidate: BrokerId,
+    },
+    /// No majority of the voters asked for anything in this time.
+    Unheard { time: Duration },
+    /// [`crate::Event::Resign`].
+    Resigned,
 }
 
 /// Something an operator should read; the quorum goes on.
@@ -104,6 +125,11 @@ pub enum Alarm {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
+    /// This replica led `epoch`, and does no more. In front of the [`Effect::LeaderChanged`] that goes with it, if it was active.
+    OfficeLeft {
+        epoch: LeaderEpoch,
+        why: Left,
+    },
     /// Write the vote file durably, then report [`crate::Event::VoteStored`]. Messages that rest on it wait here.
     StoreVote {
         number: VoteNumber,

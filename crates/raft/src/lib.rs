@@ -40,7 +40,7 @@ mod vote;
 mod voters;
 
 pub use calls::CallId;
-pub use effect::{Alarm, Effect, Fill, Peer, Refusal};
+pub use effect::{Alarm, Effect, Fill, Left, Peer, Refusal};
 pub use event::{AppendTag, Caller, Event, Failure, Moment, VoteNumber};
 pub use history::History;
 pub use log_view::{Life, LogView, NotOurs};

@@ -10,6 +10,7 @@ use wire::messages::{VoteRequest, VoteResponse};
 use wire::{ApiKey, ErrorCode};
 
 use crate::calls::Target;
+use crate::effect::Left;
 use crate::event::{Caller, Moment};
 use crate::message::{self, Request, Response, TOPIC};
 use crate::quorum_state::Election;
@@ -92,7 +93,9 @@ impl Quorum {
         }
         self.check_voters_request(part.replica_epoch, part.replica_id)?;
         if epoch > self.election.epoch {
-            self.become_unattached(at, epoch, None);
+            let candidate = BrokerId(part.replica_id);
+            let why = Left::Opposed { epoch, candidate };
+            self.become_unattached_for(at, epoch, None, why);
         }
         if !self.is_meant(voter_id, part.voter_directory_id) {
             return Err(ErrorCode::InvalidVoterKey);

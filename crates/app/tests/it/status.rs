@@ -225,6 +225,42 @@ fn reassignments_to_a_fenced_broker_are_one_finding_with_its_cause_and_its_time(
 }
 
 #[test]
+fn a_controller_that_is_none_any_more_says_why() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let mut nodes: Vec<Broker> = (1..=3).map(start).collect();
+    until(|| is_clean(&nodes[0]));
+    let leader = |asked: &Broker| {
+        let output = asked.run(&["--json", "cluster", "quorum", "--timeout", "2"], b"");
+        let quorum: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        quorum["leader"].as_u64().map(|id| id as usize)
+    };
+    let first = leader(&nodes[0]).unwrap();
+    let other = first % 3;
+    nodes[first - 1].nudge("-STOP");
+    let mut second = first;
+    until(|| {
+        second = leader(&nodes[other]).unwrap_or(first);
+        second != first
+    });
+    nodes[first - 1].nudge("-CONT");
+    let begin = "this node is no longer the active controller of epoch ";
+    // It meets the other one, or its own silence first.
+    until(|| nodes[first - 1].log().contains(begin));
+    until(|| leader(&nodes[first - 1]) == Some(second));
+
+    let last = nodes.swap_remove(second - 1);
+    nodes.into_iter().for_each(Broker::kill);
+    let why = "no majority of the voters was heard for ";
+    until(|| {
+        let log = last.log();
+        let line = log.lines().find(|line| line.contains(begin));
+        line.is_some_and(|line| line.contains(why))
+    });
+    assert_eq!(last.log().matches(begin).count(), 1);
+}
+
+#[test]
 fn without_a_majority_the_status_says_once_that_nothing_is_served() {
     let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
     let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);

@@ -2,11 +2,32 @@
 
 use std::path::Path;
 
-use raft::Alarm;
+use model::LeaderEpoch;
+use raft::{Alarm, Left};
 use wire::{ApiKey, ErrorCode};
 
 fn node(id: Option<model::BrokerId>) -> String {
     id.map_or("no node".to_owned(), |id| format!("node {id}"))
+}
+
+/// The end of this node's office as the active controller.
+pub(super) fn office_left(epoch: LeaderEpoch, why: Left) -> String {
+    let why = match why {
+        Left::Led {
+            epoch,
+            by: Some(by),
+        } => format!("node {by} leads in epoch {epoch}"),
+        Left::Led { epoch, by: None } => format!("other voters are in epoch {epoch}"),
+        Left::Opposed { epoch, candidate } => format!(
+            "node {candidate} stands for election in epoch {epoch}, as it did not hear this one"
+        ),
+        Left::Unheard { time } => format!(
+            "no majority of the voters was heard for {} s",
+            time.as_secs_f64()
+        ),
+        Left::Resigned => "it hands its office over".to_owned(),
+    };
+    format!("this node is no longer the active controller of epoch {epoch}: {why}")
 }
 
 /// True if nobody has to do anything for what was lost or damaged to be there again.

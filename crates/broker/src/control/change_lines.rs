@@ -155,7 +155,13 @@ impl ChangeLines {
     }
 }
 
-fn paced(pace: &mut Pace, now: Instant, lines: &mut Vec<Line>, level: Level, text: String) {
+pub(super) fn paced(
+    pace: &mut Pace,
+    now: Instant,
+    lines: &mut Vec<Line>,
+    level: Level,
+    text: String,
+) {
     let Some(kept_back) = pace.admit(now) else {
         return;
     };

@@ -10,16 +10,17 @@ use std::time::Duration;
 use meta::{Image, Place, Record};
 use model::{Instant, LeaderEpoch, Offset, Ticket};
 use partition::{News, Partition, Restart, Role, Stamp, Synced};
-use raft::{AppendTag, Effect, Event, Life, Quorum, RoleName, SnapshotFacts, SnapshotId};
+use raft::{AppendTag, Effect, Event, Left, Life, Quorum, RoleName, SnapshotFacts, SnapshotId};
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder};
 
 use super::alarms;
-use super::change_lines::Line;
+use super::change_lines::{Level, Line, paced};
 use super::mailbox::Order;
 use super::replay::{self, replay};
 use super::sight::QuorumSight;
 use super::tenure::{Office, VOTERS_OF_SEVERAL};
+use crate::complaints::Pace;
 use crate::metadata::{QuorumLevel, Written};
 use crate::shared::Shared;
 
@@ -47,6 +48,7 @@ pub(crate) struct Plan {
     /// Bytes that were committed since the last snapshot.
     since_snapshot: u64,
     snapshot_timer: SnapshotTimer,
+    left_lines: Pace,
     /// A snapshot that was fetched and verified, until the log begins at it.
     installed: Option<(SnapshotId, Arc<Image>)>,
 }
@@ -111,6 +113,7 @@ impl Plan {
             voters_count: 0,
             since_snapshot,
             snapshot_timer,
+            left_lines: Pace::default(),
             installed: None,
         }
     }
@@ -275,6 +278,21 @@ impl Plan {
         shared.metadata.mailbox.order(aftermath.orders.drain(..));
     }
 
+    /// A leader that was never active has no line that it began either.
+    fn report_left(&mut self, shared: &Shared, epoch: LeaderEpoch, why: Left) {
+        if self.office.is_none() || shared.metadata.is_alone() {
+            return;
+        }
+        let level = match why {
+            Left::Resigned => Level::Info,
+            Left::Led { .. } | Left::Opposed { .. } | Left::Unheard { .. } => Level::Warn,
+        };
+        let (mut lines, text) = (Vec::new(), alarms::office_left(epoch, why));
+        let now = shared.env.clock.now();
+        paced(&mut self.left_lines, now, &mut lines, level, text);
+        lines.iter().for_each(Line::write);
+    }
+
     fn perform_one(&mut self, shared: &Shared, effect: Effect, aftermath: &mut Aftermath) {
         match effect {
             Effect::StoreVote {
@@ -307,6 +325,7 @@ impl Plan {
             Effect::Accepted { .. } => aftermath.is_accepted = true,
             Effect::Refused { .. } => {}
             Effect::Committed { up_to } => self.commit(shared, up_to, aftermath),
+            Effect::OfficeLeft { epoch, why } => self.report_left(shared, epoch, why),
             Effect::LeaderChanged { epoch, leader } => {
                 self.office = None;
                 if leader == Some(shared.config().broker.node_id) {

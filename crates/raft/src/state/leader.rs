@@ -11,7 +11,7 @@ use super::Role;
 use crate::calls::Target;
 use crate::change::Change;
 use crate::control::{self, Control};
-use crate::effect::Alarm;
+use crate::effect::{Alarm, Left};
 use crate::event::{Caller, Moment};
 use crate::quorum_state::Election;
 use crate::step::Quorum;
@@ -222,6 +222,12 @@ impl Quorum {
         };
         let is_alone = self.history.voters().is_only(self.me.replica);
         if leader.resigns || !is_alone && leader.check_deadline <= at.now {
+            let time = self.settings.check_quorum();
+            self.report_left(if leader.resigns {
+                Left::Resigned
+            } else {
+                Left::Unheard { time }
+            });
             let successors = self.successors();
             self.become_resigned(at, successors);
             return true;

@@ -17,7 +17,7 @@ pub(crate) use unattached::Unattached;
 use model::{BrokerId, Instant, LeaderEpoch};
 
 use crate::calls::Target;
-use crate::effect::{Alarm, Effect};
+use crate::effect::{Alarm, Effect, Left};
 use crate::event::Moment;
 use crate::memory::Memory;
 use crate::message::Addresses;
@@ -121,6 +121,14 @@ impl Quorum {
         self.may_stand().then(|| now.plus(wait))
     }
 
+    /// Reports the end of the office that this replica has, if it has one.
+    pub(crate) fn report_left(&mut self, why: Left) {
+        if self.is_leader() {
+            let epoch = self.election.epoch;
+            self.effects.push(Effect::OfficeLeft { epoch, why });
+        }
+    }
+
     fn leave(&mut self) {
         if self.is_leader() {
             self.leave_office();
@@ -143,6 +151,17 @@ impl Quorum {
         epoch: LeaderEpoch,
         leader: Option<BrokerId>,
     ) {
+        self.become_unattached_for(at, epoch, leader, Left::Led { epoch, by: leader });
+    }
+
+    /// The same, where a leader does so for another reason.
+    pub(crate) fn become_unattached_for(
+        &mut self,
+        at: Moment,
+        epoch: LeaderEpoch,
+        leader: Option<BrokerId>,
+        why: Left,
+    ) {
         let is_same = epoch == self.election.epoch;
         assert!(
             epoch > self.election.epoch
@@ -160,6 +179,7 @@ impl Quorum {
         };
         let fresh = self.election_deadline(at.now);
         let deadline = begun.filter(|_| fresh.is_some()).or(fresh);
+        self.report_left(why);
         self.leave();
         self.leader_endpoint = None;
         self.remember(Election {
@@ -182,6 +202,8 @@ impl Quorum {
             "a replica does not follow itself"
         );
         let is_same = epoch == self.election.epoch;
+        let by = Some(leader);
+        self.report_left(Left::Led { epoch, by });
         self.leave();
         self.leader_endpoint = Some(endpoint);
         self.remember(Election {

@@ -56,6 +56,17 @@ fn leader_without_a_majority_resigns_in_time() {
 }
 
 #[test]
+fn leader_that_is_none_any_more_says_why() {
+    check("voters 3 | elect 1 | run | cut 2 | cut 3 | wait 2900 => 1 left nothing");
+    check("voters 3 | elect 1 | run | cut 2 | cut 3 | wait 3100 => 1 left unheard 3000");
+    check("voters 3 | elect 1 | run | resign 1 | run => 1 left resigned");
+    // It was cut off, another one was elected, and it meets that or a candidate.
+    check(
+        "voters 3 | elect 1 | run | cut 1 | stand 3 | elect 2 | join 1 | wait 1000 => 1 left led 2 2",
+    );
+}
+
+#[test]
 fn leader_that_resigns_names_its_successor() {
     // The first in the list does not wait for its fetch time-out.
     check(

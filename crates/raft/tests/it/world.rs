@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use model::{BrokerId, Instant, LeaderEpoch, Offset, Timestamp};
 use raft::{
-    Alarm, AppendTag, Boot, CallId, Caller, Effect, Event, Failure, Fill, History, Life, Listener,
-    LogView, Me, Moment, Quorum, Replica, Request, Response, RoleName, Settings, SnapshotFacts,
-    SnapshotId, VersionRange, VoteFile, VoteNumber, VoterSet,
+    Alarm, AppendTag, Boot, CallId, Caller, Effect, Event, Failure, Fill, History, Left, Life,
+    Listener, LogView, Me, Moment, Quorum, Replica, Request, Response, RoleName, Settings,
+    SnapshotFacts, SnapshotId, VersionRange, VoteFile, VoteNumber, VoterSet,
 };
 use wire::messages::api_versions_response::SupportedFeatureKey;
 use wire::messages::fetch_request as asked;
@@ -56,6 +56,8 @@ struct Node {
     /// The nodes that its settings name to ask for the leader; `None`: all.
     seeds: Option<Vec<i32>>,
     alarms: usize,
+    /// The reason of the end of the last office.
+    left: Option<Left>,
     answers: Vec<i16>,
     /// It goes by the id of another node.
     alias: Option<i32>,
@@ -297,7 +299,7 @@ impl World {
     /// - `N leader|follower|... E`: state and epoch
     /// - `N end|durable|committed O`: offsets; `N epoch E`
     /// - `N log E E ...`: the epoch of each batch; `N begins E E ...`: of the first; `N least O`: so much is committed
-    /// - `N voted M|nobody`, `N voters A,B`, `N shuns|trusts` (some leader, its leaders), `N names M A,B` (of the listeners of M), `N answers CODE ...` (of changes and fetches), `N alarms K`
+    /// - `N voted M|nobody`, `N voters A,B`, `N shuns|trusts` (some leader, its leaders), `N names M A,B` (of the listeners of M), `N answers CODE ...` (of changes and fetches), `N alarms K`, `N left REASON ...` (its last office)
     /// - `N active|idle`: it was told that it is the active controller; `N nameless`: it is of no cluster; `N of M`: of that of M; `N strangers A B`:
     ///   the nodes of other clusters that it named
     /// - `N downloads K`: it fetched no more snapshots than that
@@ -349,6 +351,17 @@ impl World {
             }
             ["downloads", _] => format!("downloads {}", node.downloads),
             ["alarms", _] => format!("alarms {}", node.alarms),
+            ["left", ..] => match node.left {
+                None => "left nothing".to_owned(),
+                Some(Left::Resigned) => "left resigned".to_owned(),
+                Some(Left::Unheard { time }) => format!("left unheard {}", time.as_millis()),
+                Some(Left::Opposed { epoch, candidate }) => {
+                    format!("left opposed {candidate} {epoch}")
+                }
+                Some(Left::Led { epoch, by }) => {
+                    format!("left led {} {epoch}", by.map_or(-1, |by| by.0))
+                }
+            },
             ["answers", ..] => {
                 let codes: Vec<String> = node.answers.iter().map(ToString::to_string).collect();
                 format!("answers {}", codes.join(" ")).trim_end().to_owned()
@@ -601,6 +614,7 @@ impl World {
                     node.strangers.push(other.map_or(-1, |other| other.0));
                 }
             }
+            Effect::OfficeLeft { why, .. } => node.left = Some(why),
             Effect::LeaderChanged { leader, .. } => node.is_active = leader == Some(BrokerId(id)),
             Effect::Accepted { .. }
             | Effect::Remembered

@@ -34,7 +34,10 @@ impl World {
                 }
                 Ok(())
             }
-            Effect::Refused { .. } | Effect::LeaderChanged { .. } | Effect::Remembered => Ok(()),
+            Effect::Refused { .. }
+            | Effect::OfficeLeft { .. }
+            | Effect::LeaderChanged { .. }
+            | Effect::Remembered => Ok(()),
             Effect::Alarm(alarm) => self.alarm(number, alarm),
         }
     }
