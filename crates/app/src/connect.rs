@@ -24,7 +24,13 @@ pub(crate) fn connect_for_once(env: &Env, global: &Global) -> Result<Client, Fai
 }
 
 fn connect_with(env: &Env, global: &Global, options: Options) -> Result<Client, Failure> {
+    let began = env.clock.now();
     Client::connect(env, &global.bootstrap, options.clone()).map_err(|error| {
+        let spent = env.clock.now().since(began);
+        let options = Options {
+            timeout: (options.timeout.saturating_sub(spent)).max(CAUSE_WAIT_MIN),
+            ..options
+        };
         // A broker that waits for its controller ends connections that ask for more.
         let is_silent = matches!(error, Error::Lost { .. } | Error::NoGreeting { .. });
         let quorum = is_silent.then(|| Client::find_quorum(env, &global.bootstrap, options));

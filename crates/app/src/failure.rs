@@ -170,8 +170,14 @@ fn hint(error: &client::Error) -> Option<String> {
         Error::Damaged { .. } | Error::Unreadable { .. } => {
             Some("`esker consume --skip-damaged` goes on behind it".to_owned())
         }
+        // Its words name those that are missing.
+        Error::NoController { said } if said.contains("a new cluster begins") => Some(
+            "start the voters that are missing; name all brokers with --bootstrap to ask each".to_owned(),
+        ),
         Error::NoController { .. } => Some(
-            "a majority of the voters has to run and to reach each other; name all brokers with --bootstrap to ask each".to_owned(),
+            "a majority of the voters has to run and to reach each other, in a new cluster all of them; name all brokers with --bootstrap to \
+             ask each"
+                .to_owned(),
         ),
         Error::NoTopic { topic } => Some(format!(
             "`esker topic list` shows what there is, `esker topic create {topic}` makes it"

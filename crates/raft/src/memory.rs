@@ -87,6 +87,7 @@ impl Quorum {
         if self.memory != Memory::Empty {
             return false;
         }
+        self.has_met_records |= last.end > Offset::ZERO;
         if last.end > Offset::ZERO {
             self.alarm_once(Alarm::Emptied);
             return true;
@@ -96,6 +97,19 @@ impl Quorum {
         let is_beyond = |other: &BrokerId| self.empties[other] < wanted;
         let mut others = self.empties.keys().filter(|other| **other != candidate);
         !self.knows_all_empty() || !others.all(is_beyond)
+    }
+
+    /// The voters that this empty replica has not heard, where it waits for all of them: they may be a cluster that begins. `None` once
+    /// one has shown a log with records, and for a replica that votes as one of a majority.
+    #[must_use]
+    pub fn missing_at_first(&self) -> Option<Vec<BrokerId>> {
+        if self.memory != Memory::Empty || self.has_met_records || self.log.end() > Offset::ZERO {
+            return None;
+        }
+        let me = self.me.replica.id;
+        let voters = self.history.voters().iter().map(|voter| voter.replica.id);
+        let is_missing = |id: &BrokerId| *id != me && !self.empties.contains_key(id);
+        Some(voters.filter(is_missing).collect())
     }
 
     /// False for an empty replica that has not seen yet that all others are.

@@ -81,6 +81,8 @@ pub struct Quorum {
     pub(crate) own_office: Option<(LeaderEpoch, Instant)>,
     /// Voters that have shown an empty log to this one, which is empty itself, and the epoch they were in then.
     pub(crate) empties: BTreeMap<BrokerId, LeaderEpoch>,
+    /// A voter has shown a log with records to this one, which is empty.
+    pub(crate) has_met_records: bool,
     pub(crate) calls: Calls,
     pub(crate) jitter: Jitter,
     pub(crate) effects: Vec<Effect>,
@@ -125,6 +127,7 @@ impl Quorum {
             began: at.now,
             own_office: None,
             empties: BTreeMap::new(),
+            has_met_records: false,
             calls: Calls::default(),
             jitter: Jitter::new(seed),
             effects: Vec::new(),

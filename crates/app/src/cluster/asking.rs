@@ -9,7 +9,7 @@ use env::Env;
 use model::Instant;
 
 /// An operation on a socket ends so much after its time at most.
-const SOCKET_SLACK: Duration = Duration::from_millis(100);
+const SOCKET_SLACK: Duration = Duration::from_millis(300);
 
 /// Where the answers come from, and until when they may.
 #[derive(Clone)]

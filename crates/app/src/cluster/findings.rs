@@ -126,12 +126,12 @@ fn nobody_decides(seen: &Seen, why: &str) -> Finding {
     let (served, todo) = if seen.is_unserved {
         (
             "no partition is served and ",
-            "start controllers until a majority of the voters runs, and see to it that they reach each other: partitions are served again then",
+            "start controllers until a majority of the voters runs, in a new cluster all of them, and see to it that they reach each other: partitions are served again then",
         )
     } else {
         (
             "",
-            "start controllers until a majority of the voters runs, and see to it that they reach each other",
+            "start controllers until a majority of the voters runs, in a new cluster all of them, and see to it that they reach each other",
         )
     };
     finding(

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use client::{
-    BrokerInfo, Client, ClusterInfo, Error, LogDir, QuorumInfo, ReplicaInfo, Stored, Topic,
+    BrokerInfo, Client, ClusterInfo, Error, LogDir, Options, QuorumInfo, QuorumSight, ReplicaInfo,
+    Stored, Topic,
 };
 use env::Env;
 use wire::ErrorCode;
@@ -24,6 +25,8 @@ use crate::failure::Failure;
 const PROBES_MAX: usize = 5;
 /// A reassignment that does not move is looked at again after this pause, if there is time.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// A node that waits for others says at once for which.
+const WAITS_WAIT: Duration = Duration::from_secs(1);
 /// A broker that has not answered by then is shown as one that does not.
 const BROKER_WAIT: Duration = Duration::from_secs(3);
 
@@ -338,11 +341,29 @@ fn still(dirs: &LogDirs, leader: i32, of: &Moving) -> Option<Duration> {
     files(dirs, leader, of).find_map(|it| it.reassignment_still)
 }
 
-/// A broker that takes connections and answers nothing is no member of its cluster yet.
+/// A broker that takes connections and answers nothing is no member of its cluster yet. It answers questions about the quorum.
 fn waits(error: Error) -> Failure {
     let Error::Lost { address, .. } = &error else {
         return error.into();
     };
+    let options = Options {
+        timeout: WAITS_WAIT,
+        io_timeout: WAITS_WAIT,
+        ..Options::default()
+    };
+    let sight = Client::quorum_at(&Env::real(), address, options);
+    if let Ok(QuorumSight {
+        cut_off: Some(words),
+        ..
+    }) = sight
+        && words.contains("a new cluster begins")
+    {
+        let what = format!(
+            "{address} is up and serves nobody: {}",
+            model::printable(&words)
+        );
+        return Failure::new(what).hint("start the voters that are missing");
+    }
     let what =
         format!("{address} is up and serves nobody: it waits for voters of its cluster ({error})");
     Failure::new(what).hint(

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // tests meet the operating system as users do
 
 use std::net::TcpListener;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use client::{Client, Options};
@@ -13,9 +14,10 @@ use wire::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
 
-use crate::broker::{Broker, Dir, esker, failure};
+use crate::broker::{Broker, Dir, ESKER, esker, failure};
 use crate::cluster::{addresses, until};
 use crate::growing::{await_brokers, produce, voters};
+use crate::observing::{get, window};
 use crate::proxy::Proxy;
 
 /// The exit code, standard output and standard error of a command.
@@ -222,6 +224,36 @@ fn reassignments_to_a_fenced_broker_are_one_finding_with_its_cause_and_its_time(
     let (seconds, _) = time.split_once(" s: ").unwrap();
     // A broker is fenced when nothing was heard of it for 9 s.
     assert!(5 <= seconds.parse::<u64>().unwrap(), "{seen:?}");
+}
+
+/// Of an old cluster two are enough.
+#[test]
+fn a_new_cluster_names_the_voters_that_it_still_waits_for() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new()], addresses());
+    let nodes: Vec<Broker> = (1..=2)
+        .map(|id| {
+            let http = ["--set", "esker.http.listen=127.0.0.1:0"];
+            let data = &dirs[id - 1].0;
+            Broker::start_node_by(Command::new(ESKER), (id, &addresses), data, &http)
+        })
+        .collect();
+    let window = window(&nodes[0]);
+    let begins = "a new cluster begins once all 3 voters, 1, 2, 3, are up together and reach each other; not heard yet: 3";
+    let mut text = String::new();
+    until(|| {
+        let (status, ready) = get(&window, "/readyz", "*/*");
+        assert_eq!(status, 503);
+        text = ready;
+        text.contains(begins)
+    });
+    assert!(!text.contains("2 of the voters"), "{text}");
+    for args in [["cluster", "status"], ["cluster", "quorum"]] {
+        let (code, _, error) = told(&nodes[0], &args);
+        assert!(
+            code == 1 && error.contains(begins) && !error.contains("majority"),
+            "{args:?}: {error}"
+        );
+    }
 }
 
 #[test]

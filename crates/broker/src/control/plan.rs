@@ -208,6 +208,7 @@ impl Plan {
             epoch: quorum.epoch(),
             leader: quorum.leader(),
             voters: quorum.voter_ids().into_iter().collect(),
+            missing_at_first: quorum.missing_at_first(),
             watermark: quorum.watermark(),
             end: log.end(),
             snapshot_bytes: size.unwrap_or(0),

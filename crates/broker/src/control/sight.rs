@@ -9,6 +9,8 @@ pub(crate) struct QuorumSight {
     pub(crate) epoch: LeaderEpoch,
     pub(crate) leader: Option<(BrokerId, Option<Endpoint>)>,
     pub(crate) voters: Vec<BrokerId>,
+    /// Voters that were not heard, of which the first election needs each; `None` where a majority is enough.
+    pub(crate) missing_at_first: Option<Vec<BrokerId>>,
     /// Known to be committed.
     pub(crate) watermark: Option<Offset>,
     pub(crate) end: Offset,
@@ -34,11 +36,66 @@ impl QuorumSight {
         if self.voters.is_empty() {
             return "no controller has answered at controller.quorum.bootstrap.servers".to_owned();
         }
-        let voters: Vec<String> = self.voters.iter().map(BrokerId::to_string).collect();
-        let most = self.voters.len() / 2 + 1;
+        let (count, voters) = (self.voters.len(), listed(&self.voters));
+        if let Some(missing) = &self.missing_at_first {
+            // Each may be up and not have asked for a vote yet, or is about to be elected.
+            let missing = match missing.as_slice() {
+                [] => String::new(),
+                missing => format!("; not heard yet: {}", listed(missing)),
+            };
+            return format!(
+                "no active controller is known: a new cluster begins once all {count} voters, {voters}, are up together and reach each \
+                 other{missing}"
+            );
+        }
+        let most = count / 2 + 1;
+        // A node that does not vote cannot know whether they have begun.
+        let first = match self.end {
+            Offset::ZERO if most < count => ", in a new cluster all of them",
+            _ => "",
+        };
         format!(
-            "no active controller is known: {most} of the voters {} have to be up and to reach each other",
-            voters.join(", ")
+            "no active controller is known: {most} of the voters {voters} have to be up and to reach each other{first}"
         )
+    }
+}
+
+fn listed(nodes: &[BrokerId]) -> String {
+    let nodes: Vec<String> = nodes.iter().map(BrokerId::to_string).collect();
+    nodes.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_cluster_waits_for_all_of_its_voters_and_an_old_one_for_a_majority() {
+        let nodes = |ids: &[i32]| ids.iter().map(|id| BrokerId(*id)).collect::<Vec<_>>();
+        let why = |missing: Option<&[i32]>, end| {
+            let sight = QuorumSight {
+                is_active: false,
+                epoch: LeaderEpoch(0),
+                leader: None,
+                voters: nodes(&[1, 2, 3]),
+                missing_at_first: missing.map(nodes),
+                watermark: None,
+                end: Offset(end),
+                snapshot_bytes: 0,
+            };
+            sight.no_controller()
+        };
+        let begins = "no active controller is known: a new cluster begins once all 3 voters, 1, 2, 3, are up together and reach each other";
+        assert_eq!(
+            why(Some(&[2, 3]), 0),
+            format!("{begins}; not heard yet: 2, 3")
+        );
+        assert_eq!(why(Some(&[]), 0), begins);
+        let majority = "no active controller is known: 2 of the voters 1, 2, 3 have to be up and to reach each other";
+        assert_eq!(why(None, 9), majority);
+        assert_eq!(
+            why(None, 0),
+            format!("{majority}, in a new cluster all of them")
+        );
     }
 }

@@ -34,7 +34,15 @@ pub(crate) fn on_describe_quorum(call: &mut Call<'_>, request: DescribeQuorumReq
         let parts = response.topics.iter_mut();
         for part in parts.flat_map(|topic| &mut topic.partitions) {
             if part.error_code == ErrorCode::NotLeaderOrFollower.code() {
-                part.error_message = Some(format!("broker {node} has no controller{words}"));
+                // That a cluster begins with all of its voters is said of no other cluster.
+                let sight = call.desk.shared.metadata.quorum_sight();
+                let begins = sight.leader.is_none() && sight.missing_at_first.is_some();
+                let why = if begins {
+                    format!(": {}", sight.no_controller())
+                } else {
+                    String::new()
+                };
+                part.error_message = Some(format!("broker {node} has no controller{why}{words}"));
             } else if part.error_code == ErrorCode::None.code() {
                 // It leads the metadata, and its own broker has no part in the cluster yet.
                 part.error_message = Some(format!("broker {node} is not counted in{words}"));
