@@ -453,6 +453,14 @@ fn silent(seen: &Seen, quorum: &QuorumInfo, voter: &ReplicaInfo) -> (String, Str
         ),
     };
     let todo = match seen.voters.get(&node) {
+        None if runs(seen, node) => {
+            format!("it runs{place}: its log says why it does not follow")
+        }
+        None if is_late(seen, node) => {
+            format!(
+                "it does not answer{place}: is its process paused, or its host down or cut off?"
+            )
+        }
         None => format!("start node {node}{place}, or see what it reports"),
         Some(Voter {
             cluster_id: Some(other),
@@ -555,7 +563,22 @@ fn holders(partitions: &[Named<'_>]) -> Vec<i32> {
     holders
 }
 
-/// The way to bring replicas back into sync: brokers that are away have to be started, others catch up.
+/// True if a broker does not have to be started: it says that it is cut off, answers, or refuses to.
+fn runs(seen: &Seen, broker: i32) -> bool {
+    let answers = matches!(
+        seen.log_dirs.get(&broker),
+        Some(Ok(_) | Err(Unheard::Refuses(_)))
+    );
+    answers || seen.cut_off.contains_key(&broker)
+}
+
+/// True if nobody knows whether a broker runs: it may be paused, or its host is away.
+fn is_late(seen: &Seen, broker: i32) -> bool {
+    let late = matches!(seen.log_dirs.get(&broker), Some(Err(Unheard::Late(_))));
+    late && !runs(seen, broker)
+}
+
+/// The way to bring replicas back into sync: brokers that are down have to be started, those that run be mended, and others catch up.
 fn come_back(seen: &Seen, partitions: &[Named<'_>]) -> String {
     let missing = partitions.iter().flat_map(|named| {
         let Partition { replicas, isr, .. } = named.partition;
@@ -571,8 +594,16 @@ fn come_back(seen: &Seen, partitions: &[Named<'_>]) -> String {
     let (alive, away): (Vec<i32>, Vec<i32>) = missing.into_iter().partition(lives);
     let is_listed = |id: &i32| seen.cluster.brokers.iter().any(|broker| broker.id == *id);
     let (away, gone): (Vec<i32>, Vec<i32>) = away.into_iter().partition(is_listed);
+    let (outside, away): (Vec<i32>, Vec<i32>) =
+        (away.into_iter()).partition(|id| runs(seen, *id) || is_late(seen, *id));
     let (stuck, alive): (Vec<i32>, Vec<i32>) =
         alive.into_iter().partition(|id| is_stuck(seen, *id));
+    let back = format!(
+        "{} {} fenced: see what is said of {} above; replicas catch up by themselves then",
+        all_of(&outside),
+        if outside.len() == 1 { "is" } else { "are" },
+        if outside.len() == 1 { "it" } else { "them" }
+    );
     let start = format!("start {}; replicas catch up by themselves", all_of(&away));
     let watch = format!(
         "{} {} catching up: `esker topic describe` shows the lag, and the log there says why if it does not fall",
@@ -591,6 +622,7 @@ fn come_back(seen: &Seen, partitions: &[Named<'_>]) -> String {
     );
     let all = [
         (&away, start),
+        (&outside, back),
         (&gone, reassign),
         (&stuck, cannot),
         (&alive, watch),

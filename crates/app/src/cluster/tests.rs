@@ -147,6 +147,7 @@ fn replicas_are_measured_against_their_leader() {
 fn a_voter_that_is_silent_or_never_came_is_named_with_what_may_still_be_lost() {
     let mut seen = healthy();
     let mut quorum = three();
+    seen.log_dirs.remove(&1);
     quorum.voters[0].last_fetch_ms = Some(60_000);
     seen.quorum = Ok(quorum.clone());
     assert_eq!(
@@ -378,6 +379,47 @@ fn partitions_below_their_minimum_are_told_apart_from_those_that_lack_a_replica(
     partitions[0].replicas = vec![1];
     partitions[1].replicas = vec![1, 2];
     assert_eq!(told(&seen).len(), 1, "{:?}", told(&seen));
+}
+
+#[test]
+fn only_a_broker_that_is_down_is_to_be_started() {
+    let words = "broker 3 has no controller".to_owned();
+    let refuses = Unheard::Refuses("the connection to h:9095 was lost".into());
+    let late = Unheard::Late(Duration::from_secs(3));
+    let down = Unheard::Down("cannot connect".into());
+    let fenced =
+        "broker 3 is fenced: see what is said of it above; replicas catch up by themselves then";
+    for (cut_off, dirs, first, todo) in [
+        (Some(words), None, "has no controller", fenced),
+        (
+            None,
+            Some(Ok(vec![dir(3, false)])),
+            "it runs at h:9095",
+            fenced,
+        ),
+        (None, Some(Err(refuses)), "it runs at h:9095", fenced),
+        (None, Some(Err(late)), "did not answer in 3 s", fenced),
+        (
+            None,
+            Some(Err(down)),
+            "start it",
+            "start broker 3; replicas catch up by themselves",
+        ),
+    ] {
+        let mut seen = replicated(1);
+        seen.topics[0].partitions[0].isr = vec![1, 2];
+        seen.cut_off.extend(cut_off.map(|words| (3, words)));
+        seen.log_dirs.extend(dirs.map(|dirs| (3, dirs)));
+        let findings = told(&seen);
+        assert!(findings[0].1.contains(first), "{findings:?}");
+        assert_eq!(findings[1].1, todo);
+        // It votes as well.
+        let mut quorum = three();
+        quorum.voters[2].last_fetch_ms = Some(60_000);
+        seen.quorum = Ok(quorum);
+        let starts = told(&seen)[0].1.contains("start node 3");
+        assert_eq!(starts, todo.contains("start broker 3"), "{:?}", told(&seen));
+    }
 }
 
 #[test]

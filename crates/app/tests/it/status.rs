@@ -130,6 +130,10 @@ fn a_broker_that_is_cut_off_from_the_controller_is_not_believed() {
         seen.iter().any(|it| is_fenced(&it)) && seen == findings(&first)
     });
     let fenced = seen.iter().find(is_fenced);
+    assert!(
+        seen.iter().all(|(_, todo)| !todo.contains("start broker")),
+        "{seen:?}"
+    );
     let (_, todo) = fenced.unwrap();
     assert!(
         todo.contains("it runs at") && todo.contains("has no controller"),
