@@ -235,8 +235,7 @@ fn figures_and_alerts_change_with_a_node_and_change_back() {
     };
     let mut nodes = Nodes(BTreeMap::from([start(1)]));
     let (status, why) = get(&nodes.node(1).window, "/readyz", "*/*");
-    let waits =
-        "waits for its cluster: no active controller is known: 2 of the voters 1, 2, 3 have";
+    let waits = "waits for its cluster: no active controller is known: a new cluster begins once all 3 voters, 1, 2, 3, are up";
     assert!(status == 503 && why.starts_with(waits), "{status} {why}");
     assert_eq!(get(&nodes.node(1).window, "/healthz", "*/*").0, 200);
     nodes.0.extend([start(2), start(3)]);
