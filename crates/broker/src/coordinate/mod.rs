@@ -114,7 +114,11 @@ impl Desk {
         ask: group::Ask,
         warrant: Warrant,
     ) {
-        let at = self.moment();
+        // The request may have come long after the turn began, which had to wait for a disk: a member counts its session from when it asked.
+        let at = Moment {
+            now: self.now.max(self.shared.env.clock.now()),
+            wall: self.wall,
+        };
         let topics = KnownTopics(self.shared.metadata.image());
         let Some(coordinator) = self.coordinators.groups.get_mut(&partition) else {
             return self.refuse_question(ticket);

@@ -182,6 +182,20 @@ impl Bench {
         self.shard.hall().expire();
     }
 
+    /// A turn waits for the disk: the clock goes on, and the time that the turn knows stays.
+    pub(crate) fn wait_in_turn(&mut self, time: Duration) {
+        let before = self.machine.now();
+        let nanos = u64::try_from(time.as_nanos()).expect("a short wait");
+        self.machine
+            .faults(|faults| faults.sync_nanos = nanos..nanos + 1);
+        let disk = &self.shard.desk.shared.env.disk;
+        let dir = &self.shard.desk.shared.dirs()[0].path;
+        disk.sync_dir(dir).expect("a working disk");
+        let fast = Faults::default().sync_nanos;
+        self.machine.faults(|faults| faults.sync_nanos = fast);
+        assert!(time <= self.machine.now().since(before));
+    }
+
     /// The client goes, and somebody looks who waits.
     pub(crate) fn hang_up(&mut self) {
         self.shard.close(CONN);

@@ -318,3 +318,34 @@ fn a_log_with_too_few_replicas_in_sync_is_no_coordinator_for_now() {
     assert_eq!(told(&mut bench), Some(ErrorCode::None));
     assert_eq!(committed(&mut bench), 7);
 }
+
+/// A turn waited for a disk, and the heartbeat of a member came meanwhile.
+#[test]
+fn a_session_counts_from_no_earlier_time_than_its_heartbeat() {
+    const SESSION: Duration = Duration::from_secs(45);
+    const TURN: Duration = Duration::from_secs(2);
+    let mut bench = bench();
+    let beat = |bench: &mut Bench, member_epoch| {
+        let beat = ConsumerGroupHeartbeatRequest {
+            group_id: "g".to_owned(),
+            member_id: "m".to_owned(),
+            member_epoch,
+            rebalance_timeout_ms: 1_000,
+            subscribed_topic_names: Some(vec![TOPIC.to_owned()]),
+            topic_partitions: Some(Vec::new()),
+            ..Default::default()
+        };
+        bench.put(&encoded(&beat, 1));
+        bench.commit();
+        let told = bench.answer::<ConsumerGroupHeartbeatRequest>(1);
+        told.expect("an answer")
+    };
+    let epoch = beat(&mut bench, 0).member_epoch;
+    bench.wait_in_turn(TURN);
+    assert_eq!(beat(&mut bench, epoch).error_code, 0);
+    // To the turn it is as if it had come when the turn began.
+    bench.pass(SESSION + TURN / 2);
+    bench.turn_coordinators();
+    bench.write_decisions();
+    assert_eq!(beat(&mut bench, epoch).error_code, 0);
+}
