@@ -4,7 +4,9 @@
 //!
 //! Feeds `tests/interop/controller`, where Apache Kafka has to decide the same. What is decided otherwise on purpose is kept out:
 //! a last known leader is never elected by itself here, a broker that is unregistered is no longer eligible anywhere, one that
-//! shuts down still does after it amends its registration, and where two things happen at once each change is written once.
+//! shuts down still does after it amends its registration, where two things happen at once each change is written once, the only replica of a
+//! partition stays eligible after an unclean stop, nobody is eligible who is no replica any more, and no replica joins an ISR whose directory
+//! is offline.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -255,7 +257,9 @@ impl Run {
         if life == 0 || (!is_new && !is_amendable) {
             return;
         }
-        let previous_epoch = stored.filter(|_| !self.chance.once_in(3));
+        let is_only = |one: &Partition| one.replicas == [id];
+        let has_alone = partitions(&self.image).any(|(_, _, one)| is_only(one));
+        let previous_epoch = stored.filter(|_| !self.chance.once_in(3) || has_alone);
         let levels = |min, max| Levels { min, max };
         let registering = Registering {
             id,
@@ -548,6 +552,13 @@ impl Run {
         let (leader, epoch) = (one.leader, known.epoch);
         let mut ids: Vec<BrokerId> = one.replicas.clone();
         ids.retain(|id| *id == leader || !self.chance.once_in(3));
+        let is_removed = |id: &BrokerId| one.removing.contains(id);
+        let stay = ids.iter().filter(|id| !is_removed(id)).count();
+        let min_isr = InImage.of(&self.image, &topic.name).min_isr;
+        let mut complete = one.isr.iter().chain(&one.eligible_leaders).chain(&ids);
+        if stay < min_isr && complete.any(is_removed) {
+            return;
+        }
         let member = |id: BrokerId| {
             let known = self.image.broker(id).map(|known| known.epoch);
             let epoch = known.unwrap_or(7) + i64::from(self.chance.once_in(20));
@@ -556,6 +567,14 @@ impl Run {
                 epoch: Some(epoch).filter(|_| !self.chance.once_in(8)),
             }
         };
+        let is_online = |id: &BrokerId| {
+            let dirs = self.image.broker(*id).map(|known| &known.log_dirs);
+            (one.directory(*id))
+                .is_some_and(|dir| dirs.is_some_and(|dirs| meta::dir::is_online(dir, dirs)))
+        };
+        if !ids.iter().all(|id| one.isr.contains(id) || is_online(id)) {
+            return;
+        }
         let isr: Vec<Member> = ids.into_iter().map(member).collect();
         let slip = |chance: &mut Chance| match chance.below(24) {
             0 => 1,
