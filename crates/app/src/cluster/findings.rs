@@ -56,6 +56,9 @@ pub(super) struct Partitions<'a> {
 impl<'a> Partitions<'a> {
     pub(super) fn of(seen: &'a Seen) -> Partitions<'a> {
         let mut found = Partitions::default();
+        let moving = seen.moving.iter();
+        let moving = moving.map(|it| ((it.topic.as_str(), it.partition), &it.adding));
+        let moving: BTreeMap<(&str, i32), &Vec<i32>> = moving.collect();
         for topic in &seen.topics {
             let min = seen.details.in_sync_min.get(&topic.name).copied();
             for partition in &topic.partitions {
@@ -72,7 +75,11 @@ impl<'a> Partitions<'a> {
                 if min.is_some_and(|min| in_sync < min.min(all)) {
                     found.below_min.push(named);
                 }
-                if in_sync < all {
+                // Those that a reassignment adds are on their way.
+                let adding = moving.get(&(topic.name.as_str(), partition.index));
+                let adding = adding.into_iter().flat_map(|adding| adding.iter());
+                let on_their_way = adding.filter(|id| !partition.isr.contains(id)).count();
+                if in_sync + on_their_way < all {
                     found.under_replicated.push(named);
                 }
             }
@@ -529,7 +536,7 @@ fn leaderless(seen: &Seen, offline: &[Named<'_>], found: &mut Vec<Finding>) {
         by_complete.entry(complete).or_default().push(*named);
     }
     let all = seen.topics.iter().map(|topic| topic.partitions.len());
-    let others = if offline.len() < all.sum() {
+    let others = if offline.len() < all.sum() && seen.quorum.is_ok() {
         "; other partitions are served"
     } else {
         ""

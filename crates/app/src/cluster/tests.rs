@@ -474,6 +474,23 @@ fn a_replica_that_cannot_catch_up_is_not_said_to() {
 }
 
 #[test]
+fn a_replica_that_a_reassignment_adds_is_not_missed() {
+    let mut seen = healthy();
+    seen.topics[0].partitions[0].replicas = vec![1, 3];
+    assert_eq!(
+        told(&seen)[0].0,
+        "1 partition has replicas that are not in sync: t-0"
+    );
+    seen.moving = vec![Moving {
+        topic: "t".into(),
+        partition: 0,
+        adding: vec![3],
+        stands_still: None,
+    }];
+    assert_eq!(told(&seen), []);
+}
+
+#[test]
 fn a_broker_that_serves_nothing_and_a_move_that_stands_still_are_named() {
     let mut seen = healthy();
     seen.serves_nothing = vec![2];

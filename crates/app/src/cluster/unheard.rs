@@ -48,7 +48,9 @@ fn is_late(kind: ErrorKind) -> bool {
 impl fmt::Display for Unheard {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unheard::Late(time) => write!(out, "did not answer in {} s", time.as_secs_f64()),
+            Unheard::Late(time) => {
+                write!(out, "did not answer in {} s", time.as_secs_f64().round())
+            }
             Unheard::Down(why) | Unheard::Unreached(why) | Unheard::Refuses(why) => {
                 write!(out, "does not answer: {why}")
             }
