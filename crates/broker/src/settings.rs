@@ -25,7 +25,7 @@ pub struct Settings {
     pub(crate) connections_max: usize,
     pub(crate) connections_per_ip_max: usize,
     /// Of the listener that brokers use among themselves, where clients have another.
-    pub(crate) protected_port: Option<u16>,
+    pub(crate) protected_ports: Vec<u16>,
     pub(crate) connection_idle_max: Duration,
     /// Bytes of the metadata log between two snapshots, at most.
     pub(crate) snapshot_bytes_max: u64,
@@ -72,7 +72,7 @@ impl Settings {
                 .unwrap_or_default(),
             connections_max: broker.connections_max,
             connections_per_ip_max: broker.connections_per_ip_max,
-            protected_port: protected_port(&broker),
+            protected_ports: protected_ports(&broker),
             connection_idle_max: broker.connection_idle_max.unwrap_or(NO_IDLE_LIMIT),
             snapshot_bytes_max: broker
                 .number("metadata.log.max.record.bytes.between.snapshots")
@@ -143,17 +143,19 @@ fn elements_max(memory: u64) -> usize {
     most.unwrap_or(ELEMENTS_MAX).min(ELEMENTS_MAX)
 }
 
-/// `inter.broker.listener.name`, or the listener named after `security.inter.broker.protocol`.
-fn protected_port(broker: &config::Broker) -> Option<u16> {
-    let name = broker
+/// Of the listeners that nodes use among themselves: `inter.broker.listener.name`, or the one named after
+/// `security.inter.broker.protocol`, where clients have another, and that of controllers. None where clients have none at all.
+fn protected_ports(broker: &config::Broker) -> Vec<u16> {
+    let inside = broker
         .text("inter.broker.listener.name")
-        .or_else(|| broker.text("security.inter.broker.protocol"))?
-        .to_uppercase();
-    let listener = broker
-        .listeners
-        .iter()
-        .find(|listener| listener.name == name)?;
-    (broker.listeners.len() > 1).then_some(listener.port)
+        .or_else(|| broker.text("security.inter.broker.protocol"))
+        .map(|name| name.to_uppercase());
+    let has_others = 1 < broker.listeners.len();
+    let is_inside = |door: &&config::Listener| has_others && Some(&door.name) == inside.as_ref();
+    let inside = broker.listeners.iter().filter(is_inside);
+    let controllers = broker.quorum.controller_listener.iter();
+    let controllers = controllers.filter(|_| !broker.listeners.is_empty());
+    inside.chain(controllers).map(|door| door.port).collect()
 }
 
 /// The settings of group coordinators.

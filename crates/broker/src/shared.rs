@@ -273,11 +273,6 @@ impl Shared {
         self.crowd.lock().total() > self.connections_max()
     }
 
-    /// The listener that brokers use among themselves: its connections neither wait for others to go nor make room for them.
-    pub(crate) fn protected_port(&self) -> Option<u16> {
-        self.settings.load().protected_port
-    }
-
     /// Counts a connection from `ip`; false when there are too many of it already. An exception for the address beats the rule.
     pub(crate) fn admit_connection(&self, ip: IpAddr) -> bool {
         let settings = self.settings.load();

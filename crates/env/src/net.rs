@@ -60,9 +60,9 @@ pub trait Poller: Send {
     fn waker(&self) -> Arc<dyn Wake>;
     /// Listens on `address` (`host:port`, port 0 picks one), at every address of a name; returns the first that is bound.
     fn listen(&mut self, address: &str) -> io::Result<SocketAddr>;
-    /// Next accepted socket of any listener of this poller, or of the one at port `only`; `None` when there is none now. Peers
+    /// Next accepted socket of any listener of this poller, or of those at the ports `only`; `None` when there is none now. Peers
     /// that nobody accepts wait; no new edge reports those.
-    fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>>;
+    fn accept(&mut self, only: Option<&[u16]>) -> io::Result<Option<Socket>>;
     /// Begins a connection to `address` and does not wait for it. Until it stands, sends and receives are `WouldBlock`; then, or
     /// when it failed, the next `wait` reports it as ready, and after a failure each send and receive is that error. A peer
     /// that never answers is only noticed after minutes: bring a deadline.

@@ -22,13 +22,12 @@ impl Shard {
         self.accept_at = None;
         loop {
             let is_full = !self.desk.shared.has_room_for_connection() && !self.desk.is_stopping;
-            let only = self.desk.shared.protected_port().filter(|_| is_full);
+            // Nodes among themselves neither wait for clients to go nor make room for them.
+            let settings = self.desk.shared.config();
+            let only = Some(&settings.protected_ports[..]).filter(|_| is_full);
             if is_full {
                 self.accept_at = Some(self.desk.now.plus(ACCEPT_PAUSE));
                 self.complain_of_crowd();
-                if only.is_none() {
-                    return;
-                }
             }
             match self.poller.accept(only) {
                 // The listener stays: where nobody listens, other nodes take this process for dead, and its answers still count.
@@ -176,10 +175,11 @@ impl Shard {
         if !self.desk.shared.is_overcrowded() {
             return;
         }
-        let protected = self.desk.shared.protected_port();
+        let settings = self.desk.shared.config();
+        let protected = &settings.protected_ports;
         let open = self.connections.values();
         let mut by_silence: Vec<(Instant, ConnId)> = open
-            .filter(|connection| Some(connection.local.port()) != protected)
+            .filter(|connection| !protected.contains(&connection.local.port()))
             .map(|connection| (connection.last_active, connection.id))
             .collect();
         by_silence.sort_unstable();

@@ -287,9 +287,9 @@ impl Poller for OsPoller {
         first.ok_or_else(|| absent.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
     }
 
-    fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>> {
+    fn accept(&mut self, only: Option<&[u16]>) -> io::Result<Option<Socket>> {
         for listener in &self.listeners {
-            if only.is_some_and(|only| only != listener.port) {
+            if only.is_some_and(|only| !only.contains(&listener.port)) {
                 continue;
             }
             match accept(listener) {

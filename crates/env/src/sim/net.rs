@@ -237,9 +237,9 @@ impl Network {
     pub(crate) fn accept(
         &mut self,
         poller: u64,
-        only: Option<u16>,
+        only: Option<&[u16]>,
     ) -> Option<(u64, [SocketAddr; 2])> {
-        let is_wanted = |port: u16| only.is_none_or(|only| only == port);
+        let is_wanted = |port: u16| only.is_none_or(|only| only.contains(&port));
         let (_, listener) = self.listeners.iter_mut().find(|((_, port), it)| {
             it.poller == poller && is_wanted(*port) && !it.backlog.is_empty()
         })?;

@@ -128,7 +128,7 @@ impl Poller for SimPoller {
         Ok(ConnId(self.world()?.dial(host, number, address)?))
     }
 
-    fn accept(&mut self, only: Option<u16>) -> io::Result<Option<Socket>> {
+    fn accept(&mut self, only: Option<&[u16]>) -> io::Result<Option<Socket>> {
         let accepted = self.world()?.network.accept(self.number, only);
         Ok(accepted.map(|(conn, [peer, local])| Socket {
             peer,

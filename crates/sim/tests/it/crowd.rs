@@ -290,34 +290,50 @@ fn connections_beyond_the_limit_wait_until_others_go() {
     assert_eq!((served(&peers), peers.len()), (5, 6));
 }
 
-#[test]
-fn brokers_among_themselves_do_not_wait_behind_clients() {
+/// Of a listener of their own, whose settings are `given`.
+fn check_nodes_do_not_wait(given: &[(&str, &str)]) {
     let machine = Machine::new(8, Faults::default());
-    let _broker = start(
-        &machine,
-        &[
-            (
-                "listeners",
-                "PLAINTEXT://127.0.0.1:9092,INSIDE://127.0.0.1:9093",
-            ),
-            (
-                "listener.security.protocol.map",
-                "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
-            ),
-            ("inter.broker.listener.name", "INSIDE"),
-            ("max.connections", "2"),
-        ],
-    );
+    let _broker = start(&machine, &[given, &[("max.connections", "2")]].concat());
     let mut peers: Vec<Peer> = (0..3)
         .map(|_| Peer::with(&machine, small_request()))
         .collect();
     run(&machine, &mut peers, Duration::from_secs(1), |_| false);
     assert_eq!(served(&peers), 2);
-    let mut brokers: Vec<Peer> = (0..2)
+    let mut nodes: Vec<Peer> = (0..2)
         .map(|_| Peer::at(&machine, 9093, small_request()))
         .collect();
-    run(&machine, &mut brokers, Duration::from_secs(1), |_| false);
-    assert_eq!(served(&brokers), 2);
+    run(&machine, &mut nodes, Duration::from_secs(1), |_| false);
+    assert_eq!(served(&nodes), 2);
+}
+
+#[test]
+fn brokers_among_themselves_do_not_wait_behind_clients() {
+    check_nodes_do_not_wait(&[
+        (
+            "listeners",
+            "PLAINTEXT://127.0.0.1:9092,INSIDE://127.0.0.1:9093",
+        ),
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+        ),
+        ("inter.broker.listener.name", "INSIDE"),
+    ]);
+}
+
+#[test]
+fn controllers_among_themselves_do_not_wait_behind_clients() {
+    check_nodes_do_not_wait(&[
+        (
+            "listeners",
+            "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        ),
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        ),
+        ("controller.listener.names", "CONTROLLER"),
+    ]);
 }
 
 #[test]
