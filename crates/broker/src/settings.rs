@@ -1,5 +1,6 @@
 //! The settings the loops read, taken once from the settings table: numbers with units, no names.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,11 @@ pub struct Settings {
 const NO_IDLE_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 impl Settings {
+    /// True if another node may be at this address.
+    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.broker.quorum.is_insecure
+    }
+
     /// Of a broker, of the groups that have settings of their own, and of what the cluster has agreed on.
     pub(crate) fn new(broker: config::Broker, image: &Image) -> Settings {
         let mut groups = group_settings(&broker);

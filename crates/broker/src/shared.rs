@@ -32,6 +32,9 @@ use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::topics::Topics;
 
+/// Connections of other nodes that may be open beyond those that clients may have: a dozen of each, of ten nodes.
+const NODES_BEYOND_MAX: usize = 120;
+
 pub(crate) struct Shared {
     pub(crate) env: Env,
     pub(crate) metadata: Metadata,
@@ -268,7 +271,12 @@ impl Shared {
         self.crowd.lock().total() < self.connections_max()
     }
 
-    /// True if there are more than `max.connections`: it was lowered, or other brokers came.
+    /// True if one more connection of another node may be open: these have places beyond those that clients may take.
+    pub(crate) fn has_room_for_node(&self) -> bool {
+        self.crowd.lock().total() < self.connections_max().saturating_add(NODES_BEYOND_MAX)
+    }
+
+    /// True if there are more than `max.connections`: it was lowered, or other nodes came.
     pub(crate) fn is_overcrowded(&self) -> bool {
         self.crowd.lock().total() > self.connections_max()
     }

@@ -50,9 +50,8 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     /// True if the asker may be another node.
     pub(crate) fn is_of_peer(&self) -> bool {
-        let shared = &self.desk.shared;
-        let ip = self.asker.peer.ip();
-        ip.is_loopback() || shared.config().broker.quorum.is_insecure
+        let settings = self.desk.shared.config();
+        settings.trusts(self.asker.peer.ip())
     }
 
     pub(crate) fn version(&self) -> i16 {

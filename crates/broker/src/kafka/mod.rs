@@ -5,6 +5,7 @@
 
 pub(crate) mod api;
 mod call;
+mod caller;
 mod denied;
 mod envelope;
 pub(crate) mod forward;
@@ -16,6 +17,7 @@ mod router;
 pub(crate) mod session;
 
 pub(crate) use api::replica_fetch::on_grown;
+pub(crate) use caller::Caller;
 pub(crate) use hall::{Door, Hall};
 pub(crate) use router::on_request;
 

@@ -1,4 +1,5 @@
-//! Admission and eviction: connections are accepted while there is room for them, and closed when they keep it for nothing.
+//! Admission and eviction: connections are accepted while there is room for them, and closed when they keep it for nothing. What comes
+//! beyond that is a guest (see [`super::guests`]).
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use super::connection::Connection;
 use super::shard::{IDLE_CHECK, Shard};
 use crate::complaints::foreign_protocol;
 use crate::inboxes::Post;
+use crate::kafka::Caller;
 use crate::metrics::meter::Refusal;
 
 /// While there are as many connections as may be, new ones wait in the backlog, and are looked for so often.
@@ -20,18 +22,23 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 impl Shard {
     pub(super) fn accept(&mut self) {
         self.accept_at = None;
+        self.seat_guests();
         loop {
             let is_full = !self.desk.shared.has_room_for_connection() && !self.desk.is_stopping;
-            // Nodes among themselves neither wait for clients to go nor make room for them.
             let settings = self.desk.shared.config();
-            let only = Some(&settings.protected_ports[..]).filter(|_| is_full);
+            let protected = &settings.protected_ports[..];
             if is_full {
                 self.accept_at = Some(self.desk.now.plus(ACCEPT_PAUSE));
                 self.complain_of_crowd();
             }
-            match self.poller.accept(only) {
+            // Nodes among themselves neither wait for clients to go nor make room for them.
+            let has_room = !is_full || self.has_room_for_guest();
+            match self.poller.accept((!has_room).then_some(protected)) {
                 // The listener stays: where nobody listens, other nodes take this process for dead, and its answers still count.
                 Ok(Some(socket)) if self.desk.is_stopping => drop(socket),
+                Ok(Some(socket)) if is_full && !protected.contains(&socket.local.port()) => {
+                    self.take_as_guest(socket);
+                }
                 Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return,
                 Err(error) => {
@@ -44,6 +51,73 @@ impl Shard {
                     }
                     return;
                 }
+            }
+        }
+    }
+
+    /// Alone a node has nobody to let in before clients, and these wait in the backlog.
+    fn has_room_for_guest(&self) -> bool {
+        !self.desk.shared.metadata.is_alone() && self.guests.has_room(self.desk.now)
+    }
+
+    fn take_as_guest(&mut self, socket: Socket) {
+        if let Some(conn) = self.guests.in_the_way(self.desk.now) {
+            self.desk.meter().on_refused(Refusal::Places);
+            self.close(conn);
+        }
+        if let Some(conn) = self.open(socket) {
+            self.guests.add(conn, self.desk.now);
+        }
+    }
+
+    /// Places that are free go to the guests that wait longest.
+    fn seat_guests(&mut self) {
+        while self.desk.shared.has_room_for_connection()
+            && let Some(conn) = self.guests.oldest()
+        {
+            if self.seat(conn) {
+                self.connections.active.insert(conn);
+            }
+        }
+    }
+
+    /// Gives a guest a place; false if it is closed because its address has too many.
+    fn seat(&mut self, conn: ConnId) -> bool {
+        let Some(connection) = self.connections.get_mut(conn) else {
+            return false;
+        };
+        let peer = connection.peer;
+        connection.is_outside = false;
+        if !self.has_place_for(peer) {
+            self.close(conn);
+            return false;
+        }
+        self.guests.remove(conn)
+    }
+
+    /// True if the next request of a connection may be read: a guest is heard as far as it says whether it is a node.
+    pub(super) fn lets_in(&mut self, conn: ConnId) -> bool {
+        if !self.guests.contains(conn) {
+            return true;
+        }
+        let settings = self.desk.shared.config();
+        let Some(connection) = self.connections.get_mut(conn) else {
+            return false;
+        };
+        let mut caller = connection.caller(settings.elements_max);
+        let may_be_node =
+            settings.trusts(connection.peer.ip()) && self.desk.shared.has_room_for_node();
+        if caller == Some(Caller::Node) && !may_be_node {
+            caller = Some(Caller::Client);
+        }
+        match caller {
+            None | Some(Caller::Unknown) => true,
+            Some(Caller::Node) => self.seat(conn),
+            Some(Caller::Client) if self.desk.shared.has_room_for_connection() => self.seat(conn),
+            Some(Caller::Client) => {
+                connection.is_outside = true;
+                self.guests.on_client(conn);
+                false
             }
         }
     }
@@ -79,15 +153,7 @@ impl Shard {
     }
 
     fn admit(&mut self, socket: Socket) {
-        let peer = socket.peer;
-        if !self.desk.shared.admit_connection(peer.ip()) {
-            self.desk.meter().on_refused(Refusal::PerIp);
-            if let Some(kept_back) = self.desk.complaints.crowds.admit(self.desk.now) {
-                tracing::warn!(
-                    target: CONNECTIONS, kept_back = kept_back.count(),
-                    "connection from {peer} refused: its address has as many as max.connections.per.ip",
-                );
-            }
+        if !self.has_place_for(socket.peer) {
             return;
         }
         match self.desk.shared.place(self.desk.id) {
@@ -96,17 +162,40 @@ impl Shard {
         }
     }
 
+    /// Counts a connection; false, and a line, if its address has too many.
+    fn has_place_for(&mut self, peer: SocketAddr) -> bool {
+        let has_place = self.desk.shared.admit_connection(peer.ip());
+        if !has_place {
+            self.desk.meter().on_refused(Refusal::PerIp);
+            if let Some(kept_back) = self.desk.complaints.crowds.admit(self.desk.now) {
+                tracing::warn!(
+                    target: CONNECTIONS, kept_back = kept_back.count(),
+                    "connection from {peer} refused: its address has as many as max.connections.per.ip",
+                );
+            }
+        }
+        has_place
+    }
+
     pub(super) fn adopt(&mut self, socket: Socket) {
+        let peer = socket.peer;
+        if self.open(socket).is_none() {
+            self.desk.shared.forget_connection(peer.ip());
+        }
+    }
+
+    fn open(&mut self, socket: Socket) -> Option<ConnId> {
         let (peer, local) = (socket.peer, socket.local);
         match self.poller.adopt(socket) {
             Ok(conn) => {
                 let connection = Connection::new(conn, peer, local, self.desk.now);
                 self.connections.insert(connection);
                 self.desk.meter().on_opened();
+                Some(conn)
             }
             Err(error) => {
-                self.desk.shared.forget_connection(peer.ip());
                 tracing::warn!(target: CONNECTIONS, "connection from {peer} lost: {error}");
+                None
             }
         }
     }

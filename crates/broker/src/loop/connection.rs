@@ -20,6 +20,7 @@ use super::outbox::Chunk;
 use super::outbox::{Outbox, Reply};
 use super::share::{ByKind, Head, Kind, Room};
 use super::transport::Transport;
+use crate::kafka::Caller;
 use crate::ops::Asker;
 use crate::ops::produce::Origin;
 use crate::reads::Readers;
@@ -84,6 +85,8 @@ pub(crate) struct Connection {
     pub(crate) is_denied: bool,
     /// Has its share of the memory for requests, or brings records that have to wait: not read until something of that is over.
     pub(super) is_crowded: bool,
+    /// A client that waits for one of the places for connections: not read until it has one.
+    pub(super) is_outside: bool,
     /// When it is looked at among those that wait so, until a request of it is taken.
     pub(super) turn: Option<u64>,
     /// Of requests that are not answered.
@@ -114,6 +117,7 @@ impl Connection {
             is_held: false,
             is_denied: false,
             is_crowded: false,
+            is_outside: false,
             turn: None,
             request_bytes: ByKind::default(),
         }
@@ -127,6 +131,7 @@ impl Connection {
             && !self.is_held
             && !self.is_denied
             && !self.is_crowded
+            && !self.is_outside
     }
 
     /// The same while the memory for answers is short: a peer that has not taken its answers gets no more of them. Large requests, which
@@ -182,6 +187,12 @@ impl Connection {
     pub(crate) fn economise(&mut self, account: &mut Account, now: Instant) -> bool {
         self.inbox.trim(account);
         self.is_denied || !self.inbox.is_late(account.has_licence(self.id), now)
+    }
+
+    /// The kind of the connection by its next request; `None` until enough of it is there.
+    pub(super) fn caller(&self, elements_max: usize) -> Option<Caller> {
+        let of_api = Caller::of_api(self.inbox.head()?.api);
+        of_api.or_else(|| Some(Caller::of_request(self.inbox.whole()?, elements_max)))
     }
 
     /// Looks whether the next request may be taken, or read on; false when it has to wait.

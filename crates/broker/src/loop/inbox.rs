@@ -186,6 +186,12 @@ impl Inbox {
         })
     }
 
+    /// The next request, if it is whole; it stays where it is.
+    pub(super) fn whole(&self) -> Option<&[u8]> {
+        let length = usize::try_from(self.announced()?).ok()?;
+        self.bytes.get(4..4usize.checked_add(length)?)
+    }
+
     /// The next whole frame, without its length prefix.
     pub(super) fn next_frame(&mut self, frame_bytes_max: i32) -> Frame {
         let Some(length) = self.announced() else {

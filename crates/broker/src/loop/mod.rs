@@ -9,6 +9,7 @@ pub(crate) mod bench;
 mod by_id;
 mod connection;
 mod connections;
+mod guests;
 mod inbox;
 pub(crate) mod memory;
 mod outbox;

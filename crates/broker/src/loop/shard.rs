@@ -13,6 +13,7 @@ use model::{Instant, Ticket};
 use partition::{Commit, News, Wait};
 
 use super::connections::{Connections, Sent};
+use super::guests::Guests;
 use super::inbox::Frame;
 use super::memory::Account;
 use super::pending::Pending;
@@ -65,6 +66,7 @@ pub(crate) struct Shard {
     idle_check: Instant,
     /// Peers may wait to be accepted until another one goes.
     pub(super) accept_at: Option<Instant>,
+    pub(super) guests: Guests,
 }
 
 impl Shard {
@@ -85,6 +87,7 @@ impl Shard {
             paused_until: None,
             idle_check: now.plus(IDLE_CHECK),
             accept_at: None,
+            guests: Guests::default(),
         }
     }
 
@@ -177,6 +180,9 @@ impl Shard {
     pub(super) fn handle_frames(&mut self, conn: ConnId) -> bool {
         let mut any = false;
         loop {
+            if !self.guests.is_empty() && !self.lets_in(conn) {
+                return any;
+            }
             let room = self.room(conn);
             let is_short = self.connections.is_memory_short();
             let Some(connection) = self.connections.get_mut(conn) else {
@@ -233,7 +239,9 @@ impl Shard {
     pub(super) fn close(&mut self, conn: ConnId) {
         if let Some(mut connection) = self.connections.remove(conn) {
             connection.release(&mut self.account);
-            self.desk.shared.forget_connection(connection.peer.ip());
+            if !self.guests.remove(conn) {
+                self.desk.shared.forget_connection(connection.peer.ip());
+            }
             self.desk.meter().on_closed();
             if let Some(software) = &connection.asker().software {
                 self.desk.shared.software.lock().remove(software);

@@ -19,14 +19,16 @@ const APIS: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     PerIp,
+    Places,
     Garbage,
     Version,
     Memory,
 }
 
 impl Refusal {
-    pub(super) const ALL: [(Refusal, &'static str); 4] = [
+    pub(super) const ALL: [(Refusal, &'static str); 5] = [
         (Refusal::PerIp, "per_ip"),
+        (Refusal::Places, "places"),
         (Refusal::Garbage, "garbage"),
         (Refusal::Version, "version"),
         (Refusal::Memory, "memory"),
@@ -209,7 +211,7 @@ mod tests {
             (20, 200, 2)
         );
         assert_eq!(total.errors, BTreeMap::from([((1, 3), 4)]));
-        assert_eq!(total.refused, [0, 0, 2, 0]);
+        assert_eq!(total.refused, [0, 0, 0, 2, 0]);
         assert_eq!((api_name(1), api_name(120)), ("Fetch".into(), "120".into()));
     }
 }

@@ -79,7 +79,7 @@ metrics! {
     OPENED "esker_connections_opened_total" Counter [] "connections that were accepted";
     CLOSED "esker_connections_closed_total" Counter [] "connections that ended, whoever ended them";
     REFUSED "esker_connections_refused_total" Counter ["reason"]
-        "connections that the broker turned away or cut off: per_ip (max.connections.per.ip), garbage (bytes that are no request), version (not served), memory (requests are short of it)";
+        "connections that the broker turned away or cut off: per_ip (max.connections.per.ip), places (max.connections, in a cluster), garbage (bytes that are no request), version (not served), memory (requests are short of it)";
     CLIENTS "esker_client_connections" Gauge ["software", "version"]
         "open connections by the software that clients name; the 100 first kinds, others are software other";
 

@@ -17,7 +17,7 @@ use wire::messages::incremental_alter_configs_request::{AlterConfigsResource, Al
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{
     ApiVersionsRequest, CreateTopicsRequest, FetchRequest, IncrementalAlterConfigsRequest,
-    ProduceRequest,
+    MetadataRequest, ProduceRequest, VoteRequest, vote_request,
 };
 use wire::records::BatchBuilder;
 use wire::{ErrorCode, Reader};
@@ -334,6 +334,81 @@ fn controllers_among_themselves_do_not_wait_behind_clients() {
         ),
         ("controller.listener.names", "CONTROLLER"),
     ]);
+}
+
+/// A node of a cluster of two that has not heard of the other one, with places for two connections, which are taken.
+fn start_crowded(machine: &Machine) -> (Broker, Vec<Peer>) {
+    let broker = start(
+        machine,
+        &[
+            ("max.connections", "2"),
+            ("num.network.threads", "1"),
+            (
+                "controller.quorum.voters",
+                "1@127.0.0.1:9092,2@127.0.0.1:9093",
+            ),
+        ],
+    );
+    let mut peers: Vec<Peer> = (0..2)
+        .map(|_| Peer::with(machine, small_request()))
+        .collect();
+    run(machine, &mut peers, Duration::from_secs(1), |_| false);
+    assert_eq!(served(&peers), 2);
+    (broker, peers)
+}
+
+fn vote() -> Vec<u8> {
+    let partition = vote_request::PartitionData {
+        replica_epoch: 1,
+        replica_id: 2,
+        ..Default::default()
+    };
+    let topic = vote_request::TopicData {
+        topic_name: "__cluster_metadata".to_owned(),
+        partitions: vec![partition],
+    };
+    let request = VoteRequest {
+        voter_id: 1,
+        topics: vec![topic],
+        ..Default::default()
+    };
+    encoded(&request, 2)
+}
+
+#[test]
+fn nodes_do_not_wait_behind_clients_on_a_listener_that_they_share() {
+    let machine = Machine::new(8, Faults::default());
+    let (_broker, mut peers) = start_crowded(&machine);
+    // More than may be guests: silent ones, and such as ask what clients do.
+    let metadata = encoded(&MetadataRequest::default(), 4);
+    for _ in 0..100 {
+        peers.push(Peer::with(&machine, Vec::new()));
+        peers.push(Peer::with(&machine, metadata.clone()));
+    }
+    run(&machine, &mut peers, Duration::from_millis(500), |_| false);
+    assert_eq!(served(&peers), 2, "the others wait");
+    let mut nodes = vec![
+        Peer::with(&machine, vote()),
+        Peer::with(&machine, [small_request(), vote()].concat()),
+    ];
+    let (versions, vote) = (peers[0].received, 40);
+    let is_served =
+        |nodes: &[Peer]| vote < nodes[0].received && versions + vote < nodes[1].received;
+    assert!(run(&machine, &mut nodes, Duration::from_secs(2), is_served));
+    assert!(peers[..2].iter().all(|peer| !peer.is_closed));
+}
+
+#[test]
+fn guests_get_the_places_that_become_free() {
+    let machine = Machine::new(9, Faults::default());
+    let (_broker, mut peers) = start_crowded(&machine);
+    peers.extend((0..3).map(|_| Peer::with(&machine, fetch("nobody", 1000))));
+    run(&machine, &mut peers, Duration::from_secs(1), |_| false);
+    assert_eq!(served(&peers), 2);
+    peers.drain(..2);
+    run(&machine, &mut peers, Duration::from_secs(10), |_| false);
+    assert_eq!(served(&peers), 2);
+    assert!(peers.iter().all(|peer| !peer.is_closed), "one waits on");
 }
 
 #[test]
