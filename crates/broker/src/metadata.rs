@@ -331,6 +331,11 @@ impl Shared {
         let now = self.env.clock.now();
         let order = Ordering::AcqRel;
         let since = (metadata.silent_since).compare_exchange(0, now.0, order, Ordering::Acquire);
+        if since.is_ok() && !self.is_self_fenced() {
+            // The word has come meanwhile. The next silence would begin with this time, and be taken for a long one at once.
+            metadata.silent_since.store(0, Ordering::Release);
+            return None;
+        }
         let until = Instant(since.map_or_else(|since| since, |_| now.0)).plus(WORD_WAIT);
         (now < until).then_some(until)
     }
@@ -339,8 +344,9 @@ impl Shared {
     /// again: a request that was let in a moment before begins to wait a moment after. Shards do it, one of them at a time, because the
     /// thread that hears the controller may wait for a disk just then.
     pub(crate) fn release_waiting(&self) {
+        let awaits_word = self.awaits_word_until().is_some();
         let is_silent = self.metadata.is_serving() && self.is_self_fenced();
-        if !is_silent || self.awaits_word_until().is_some() {
+        if awaits_word || !is_silent {
             return;
         }
         let now = self.env.clock.now();

@@ -68,11 +68,19 @@ impl Desk {
             is_told: false,
         };
         self.coordinators.markings.insert(marking);
+        self.await_decision(waiter);
+    }
+
+    fn await_decision(&mut self, waiter: WaiterKey) {
+        let Some(marking) = self.coordinators.markings.get_mut(waiter) else {
+            return;
+        };
+        let decided = marking.decided.clone();
         let decision = self.coordinators.ticket(waiter, DECISION);
         match decided.await_end(decision) {
             Ok(true) => {}
             Ok(false) => self.write_markers(waiter),
-            // The next start finds out if it was decided.
+            // The next start, or the next coordinator, finds out if it was decided.
             Err(NeverCommitted) => self.coordinators.drop_marking(waiter),
         }
     }
@@ -214,8 +222,11 @@ impl Desk {
         };
         match (ticket.part, code) {
             (DECISION, ErrorCode::None) => self.write_markers(ticket.key),
-            // The next start finds out if it was decided.
-            (DECISION, _) => self.coordinators.drop_marking(ticket.key),
+            // This broker acted as no leader for a moment, perhaps, and its coordinator went on: nobody else would write the markers.
+            (DECISION, _) => {
+                let at = self.now.plus(RETRY);
+                self.coordinators.retries.set(at, ticket.key);
+            }
             (_, ErrorCode::None) => self.on_marked(ticket, None, By::Us),
             (_, code) => self.on_marked(ticket, Some(code), By::Us),
         }
@@ -224,7 +235,12 @@ impl Desk {
     /// Tries again the markings whose pause is over.
     pub(crate) fn retry_markings(&mut self) {
         while let Some(waiter) = self.coordinators.retries.due(self.now) {
-            self.write_markers(waiter);
+            let marking = self.coordinators.markings.get_mut(waiter);
+            if marking.is_some_and(|marking| marking.since.is_none()) {
+                self.await_decision(waiter);
+            } else {
+                self.write_markers(waiter);
+            }
         }
     }
 }

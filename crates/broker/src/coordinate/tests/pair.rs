@@ -110,6 +110,17 @@ pub(super) fn txns_led_by(leader: i32) -> Record {
     led_by(TXNS_ID, 0, leader)
 }
 
+/// The log of transactions has these replicas in sync, under the same leader.
+pub(super) fn txns_in_sync(isr: &[i32]) -> Record {
+    PartitionChangeRecord {
+        partition_id: 0,
+        topic_id: TXNS_ID,
+        isr: Some(isr.to_vec()),
+        ..PartitionChangeRecord::default()
+    }
+    .into()
+}
+
 pub(super) fn topic_is_deleted() -> Record {
     wire::metadata::RemoveTopicRecord { topic_id: TOPIC_ID }.into()
 }

@@ -117,6 +117,31 @@ fn a_transaction_ends_in_the_partitions_and_groups_of_other_brokers() {
 }
 
 #[test]
+fn a_decision_is_waited_for_again_after_its_leader_was_silent_for_a_moment() {
+    let mut pair = Pair::new();
+    let producer = pair.init();
+    produce_to_both(&mut pair, producer);
+    // The other replica has not followed: the decision is not committed.
+    pair.publish(&[txns_in_sync(&[1, 2])]);
+    pair.put(FIRST, &end(producer), END);
+    assert!(pair.answer::<EndTxnRequest>(FIRST, END).is_none());
+    // Another shard saw that the controller was not heard, and has those answered that wait; the coordinator stays.
+    let log = pair.benches[FIRST].partition(meta::name::TRANSACTIONS, 0);
+    log.release_waiting(&mut pair.benches[FIRST].shard.desk.news);
+    pair.run();
+    let refused = pair.answer::<EndTxnRequest>(FIRST, END).expect("an answer");
+    assert_eq!(code(refused.error_code), ErrorCode::NotCoordinator);
+
+    pair.pass(RETRY);
+    assert_eq!(ends(&mut pair, FIRST, 0), (0, 1), "it is not committed yet");
+    pair.publish(&[txns_in_sync(&[1])]);
+    pair.run();
+    assert_eq!(state(&mut pair), "CompleteCommit");
+    assert_eq!(ends(&mut pair, FIRST, 0), (2, 2));
+    assert_eq!(ends(&mut pair, SECOND, 1), (2, 2));
+}
+
+#[test]
 fn markers_are_written_until_the_other_broker_has_them() {
     let mut pair = Pair::new();
     let producer = pair.init();
