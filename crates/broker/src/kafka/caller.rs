@@ -4,10 +4,15 @@ use bytes::Bytes;
 use wire::messages::{FetchRequest, OffsetForLeaderEpochRequest};
 use wire::{ApiKey, Message, Reader, decode_request_header};
 
-use super::api::{PEERS, replica_fetch};
+use super::api::PEERS;
 
 /// Since this version the request is one of brokers for their clients' transactions.
 const VERIFIES_SINCE: i16 = 4;
+
+/// True if a follower asks, and not a consumer.
+pub(super) fn is_of_replica(request: &FetchRequest) -> bool {
+    request.replica_id >= 0 || request.replica_state.replica_id >= 0
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
@@ -38,7 +43,7 @@ impl Caller {
         };
         let is_node = match head.api() {
             Some(ApiKey::Fetch) => FetchRequest::decode(&mut reader, head.version)
-                .is_ok_and(|request| replica_fetch::is_of_replica(&request)),
+                .is_ok_and(|request| is_of_replica(&request)),
             Some(ApiKey::OffsetForLeaderEpoch) => {
                 OffsetForLeaderEpochRequest::decode(&mut reader, head.version)
                     .is_ok_and(|request| 0 <= request.replica_id)

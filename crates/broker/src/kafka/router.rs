@@ -22,6 +22,7 @@ use wire::{ApiKey, Message, Reader, RequestHead, decode_request_header};
 use super::api::overdue::{Overdue, Patience};
 use super::api::{self, *};
 use super::call::{Attempt, Call, with};
+use super::caller::is_of_replica;
 use super::denied;
 use super::forward::{self, For};
 use super::hall::Hall;
@@ -255,7 +256,7 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::Fetch => with(call, reader, |call, request| {
             if peers::is_fetch_of_quorum(call, &request) {
                 peers::ask(call, raft::Request::Fetch(request))
-            } else if replica_fetch::is_of_replica(&request) && peers::has_replicas(call) {
+            } else if is_of_replica(&request) && peers::has_replicas(call) {
                 replica_fetch::on_replica_fetch(call, request)
             } else {
                 fetch::on_fetch(call, request)

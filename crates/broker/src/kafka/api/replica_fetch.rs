@@ -26,11 +26,6 @@ use crate::topics::Absent;
 /// A follower's request for which there is nothing yet waits no longer, whatever it asks for.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// True if a follower asks, and not a consumer.
-pub(crate) fn is_of_replica(request: &FetchRequest) -> bool {
-    request.replica_id >= 0 || request.replica_state.replica_id >= 0
-}
-
 pub(crate) fn on_replica_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
     let FetchRequest {
         session_id: session,
