@@ -31,6 +31,9 @@ const SLOTS_MAX: usize = 1000;
 /// answers.
 const OUTBOX_BYTES_MAX: usize = 110 << 20;
 
+/// The first request of a node is not longer: a fetch of some 60,000 partitions.
+const JUDGED_BYTES_MAX: usize = 4 << 20;
+
 /// A place in the order of answers.
 struct Slot {
     kind: Kind,
@@ -191,7 +194,11 @@ impl Connection {
 
     /// The kind of the connection by its next request; `None` until enough of it is there.
     pub(super) fn caller(&self, elements_max: usize) -> Option<Caller> {
-        let of_api = Caller::of_api(self.inbox.head()?.api);
+        let head = self.inbox.head()?;
+        if JUDGED_BYTES_MAX < head.bytes {
+            return Some(Caller::Client);
+        }
+        let of_api = Caller::of_api(head.api);
         of_api.or_else(|| Some(Caller::of_request(self.inbox.whole()?, elements_max)))
     }
 
