@@ -3,21 +3,29 @@
 //! A broker that is cut off serves the metadata of the moment before. Without this its word would count like any other.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use client::{Client, Error, QuorumInfo, QuorumSight};
+use client::{Client, Error, Options, QuorumInfo, QuorumSight};
 use env::Env;
 use wire::messages::DescribeClusterRequest;
 
 use super::asking::Asking;
 
-/// A new leader is elected in less. A node that forwards the question waits for one.
-const QUORUM_WAIT: Duration = Duration::from_secs(5);
+/// A new leader is elected in less.
+const QUORUM_WAIT: Duration = Duration::from_secs(6);
+/// A question is asked again after this time. A node that passed it on to a controller which is gone answers the old one too late, or never.
+const ASKED_FOR: Duration = Duration::from_millis(1_500);
+/// Between an answer that names no leader and the next question.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A broker that has a controller says so in this time once another node knows the quorum.
+const SOURCE_WAIT: Duration = Duration::from_secs(2);
 /// Once the quorum is known, other nodes have this long to say what they see.
 const OTHERS_WAIT: Duration = Duration::from_millis(500);
 /// A voter that is away gives no answer.
 const VOTER_WAIT: Duration = Duration::from_secs(2);
+
+type Sight = Result<QuorumSight, Error>;
 
 /// The quorum as nodes see it.
 pub(super) struct Sights {
@@ -29,31 +37,52 @@ pub(super) struct Sights {
     pub(super) cut_off: BTreeMap<i32, String>,
 }
 
-/// Asks the bootstrap addresses and all brokers, whose numbers are known by their addresses.
+/// Asks the bootstrap addresses and all brokers, whose numbers are known by their addresses. Asks again while a leader is elected.
 pub(super) fn sights(asking: &Asking, numbers: &BTreeMap<String, i32>) -> Sights {
     let env = Env::real();
     let mut addresses = asking.addresses();
     addresses.extend(numbers.keys().cloned());
     let (sender, answers) = channel();
     for address in &addresses {
-        let (sender, address) = (sender.clone(), address.clone());
-        asking.at(&address).spawn(move |env, options| {
-            let sight = Client::quorum_at(env, &address, options);
-            // Nobody waits for it any more.
-            let _ = sender.send((address, sight));
-        });
+        ask_again(asking, address, sender.clone());
     }
     drop(sender);
     let mut found = Found::default();
-    let mut until = env.clock.now().plus(QUORUM_WAIT.min(asking.left(&env)));
+    // The questions that follow need time, too.
+    let mut until = env.clock.now().plus(QUORUM_WAIT.min(asking.left(&env) / 2));
     while let Ok((address, sight)) = answers.recv_timeout(until.since(env.clock.now())) {
         let number = numbers.get(&address).copied();
         found.take(&address, number, sight);
         if found.source.is_some() {
             until = until.min(env.clock.now().plus(OTHERS_WAIT));
+        } else if found.quorum.is_some() {
+            until = until.min(env.clock.now().plus(SOURCE_WAIT));
         }
     }
     found.sights(asking)
+}
+
+/// Asks a node until it knows the quorum, or nobody waits for its answers any more.
+#[allow(clippy::disallowed_methods)] // a thread of a command may wait
+fn ask_again(asking: &Asking, address: &str, sender: Sender<(String, Sight)>) {
+    let (asking, address) = (asking.clone(), address.to_owned());
+    asking.clone().spawn(move |env, options| {
+        loop {
+            let time = ASKED_FOR.min(asking.left(env));
+            let options = Options {
+                timeout: time,
+                io_timeout: time.max(Duration::from_millis(1)),
+                ..options.clone()
+            };
+            let sight = Client::quorum_at(env, &address, options);
+            let is_known = sight.as_ref().is_ok_and(|sight| sight.quorum.is_ok());
+            let is_heard = sender.send((address.clone(), sight)).is_ok();
+            if is_known || !is_heard || asking.left(env) <= PAUSE {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    });
 }
 
 #[derive(Default)]
@@ -66,7 +95,7 @@ struct Found {
 }
 
 impl Found {
-    fn take(&mut self, address: &str, number: Option<i32>, sight: Result<QuorumSight, Error>) {
+    fn take(&mut self, address: &str, number: Option<i32>, sight: Sight) {
         let QuorumSight { quorum, cut_off } = match sight {
             Ok(sight) => sight,
             Err(error) => {
@@ -75,8 +104,10 @@ impl Found {
             }
         };
         let has_controller = cut_off.is_none();
-        if let (Some(number), Some(words)) = (number, cut_off) {
-            self.cut_off.insert(number, words);
+        match (number, cut_off) {
+            (Some(number), Some(words)) => drop(self.cut_off.insert(number, words)),
+            (Some(number), None) => drop(self.cut_off.remove(&number)),
+            (None, _) => {}
         }
         match quorum {
             Ok(quorum) => {

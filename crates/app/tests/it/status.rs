@@ -188,6 +188,26 @@ fn a_broker_that_is_paused_delays_the_status_by_seconds_and_hides_nothing() {
     );
 }
 
+/// A broker passes a question about the quorum on to the controller that is gone, and its answer is lost.
+#[test]
+fn a_status_of_the_moment_in_which_the_controller_vanishes_names_the_next_one() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let nodes: Vec<Broker> = (1..=3).map(start).collect();
+    until(|| is_clean(&nodes[0]));
+    let leader = nodes[0].json(&["--json", "cluster", "quorum"])["leader"].clone();
+    let first = leader.as_u64().unwrap() as usize;
+    nodes[first - 1].nudge("-STOP");
+    let output = esker(&["cluster", "status"], &addresses.join(","), b"");
+    let out = String::from_utf8_lossy(&output.stdout);
+    let (_, error) = failure(&output);
+    let is_named = |id: usize| out.contains(&format!("controller   node {id} at"));
+    assert!(
+        (1..=3).any(|id| id != first && is_named(id)),
+        "{out}{error}"
+    );
+}
+
 #[test]
 fn reassignments_to_a_fenced_broker_are_one_finding_with_its_cause_and_its_time() {
     let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());

@@ -122,8 +122,9 @@ impl Client {
                 }
             }
             match last.expect("the bootstrap list is not empty") {
-                // One that has just started is part of its cluster in a moment.
-                waiting @ Error::NoController { .. } => {
+                // One that has just started is part of its cluster in a moment. One that passed the question on to a controller which is
+                // gone ends the connection, and knows the next controller soon.
+                waiting @ (Error::NoController { .. } | Error::Lost { .. }) => {
                     patience
                         .pause("finding the quorum", waiting)
                         .map_err(reason)?;
