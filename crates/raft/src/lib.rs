@@ -40,6 +40,7 @@ mod vote;
 mod voters;
 
 pub use calls::CallId;
+pub use change::Lack;
 pub use effect::{Alarm, Effect, Fill, Left, Peer, Refusal};
 pub use event::{AppendTag, Caller, Event, Failure, Moment, VoteNumber};
 pub use history::History;

@@ -15,6 +15,8 @@ use crate::failure::Failure;
 const FEATURE: &str = "kraft.version";
 /// A node that was just started has to fetch the metadata before it can be a voter.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A node that runs fetches twice a second. One that does not may be of another directory now.
+const FETCHED_WITHIN_MS: i64 = 5_000;
 /// A process that runs answers in less.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(200);
@@ -66,6 +68,15 @@ fn try_to_add(client: &mut Client, quorum: &QuorumInfo, args: &AddArgs) -> Resul
             "start it: esker serve --node-id {node} --bootstrap-controller HOST:PORT of a node of this cluster"
         ))));
     };
+    if let (Some(now), Some(last)) = (super::now(quorum), replica.last_fetch_ms)
+        && now - last > FETCHED_WITHIN_MS
+    {
+        let seconds = (now - last) / 1_000;
+        let what = format!("node {node} has not fetched the metadata for {seconds} s");
+        return Err(Tried::Later(
+            Failure::new(what).hint("start it, or see what it reports"),
+        ));
+    }
     let address = address(client, quorum, args)?;
     let level = client.finalized_features().map_err(never)?;
     if level.get(FEATURE).is_none_or(|level| *level < 1) {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use meta::{Image, Place, Record};
 use model::{Instant, LeaderEpoch, Offset, Ticket};
 use partition::{News, Partition, Restart, Role, Stamp, Synced};
-use raft::{AppendTag, Effect, Event, Left, Life, Quorum, RoleName, SnapshotFacts, SnapshotId};
+use raft::{
+    AppendTag, Effect, Event, Lack, Left, Life, Quorum, RoleName, SnapshotFacts, SnapshotId,
+};
 use wire::ErrorCode;
 use wire::records::{Batch, BatchBuilder};
 
@@ -174,11 +176,22 @@ impl Plan {
         shared: &Shared,
         aftermath: &mut Aftermath,
     ) -> Result<(), String> {
-        let lacking = self.quorum.lacks_dynamic();
-        if let Some(voter) = lacking {
-            return Err(format!(
-                "Controller {voter} has not said that it supports this level: is it up?"
-            ));
+        if let Some((voter, lack)) = self.quorum.lacks_dynamic(shared.env.clock.now()) {
+            return Err(match lack {
+                Lack::Level => {
+                    format!(
+                        "Controller {voter} has not said that it supports this level: is it up?"
+                    )
+                }
+                Lack::Fetches => format!(
+                    "Controller {voter} has not fetched the metadata in the last seconds, or two processes run with its number: see that it \
+                     runs once, and try again."
+                ),
+                Lack::Directory => format!(
+                    "Controller {voter} fetches for another directory than the one that it described: stop what else runs with its number, \
+                     restart controller {voter}, and try again."
+                ),
+            });
         }
         self.tags += 1;
         let event = Event::MakeDynamic {

@@ -1,7 +1,5 @@
 //! Adding a voter: it is asked what it can do, must have caught up, and counts from the moment its record is written.
 
-use std::time::Duration;
-
 use model::{BrokerId, Instant, Offset};
 use wire::ErrorCode;
 use wire::messages::add_raft_voter_request as asked;
@@ -15,9 +13,6 @@ use crate::message::Request;
 use crate::state::Role;
 use crate::step::Quorum;
 use crate::voters::{Endpoint, Listener, Replica, VersionRange, Voter};
-
-/// A replica that has not fetched for so long is not caught up any more.
-const FETCHED_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// Name of the feature that says which `kraft.version` a node knows.
 const FEATURE: &str = "kraft.version";
@@ -180,15 +175,14 @@ impl Quorum {
         }
     }
 
+    /// True for a replica that fetches now: one that was stopped is not what the node is, whatever it had.
     fn is_caught_up(&self, at: Moment, replica: Replica) -> bool {
         let Role::Leader(leader) = &self.role else {
             return false;
         };
         let observer = leader.observers.get(&replica);
-        observer.is_some_and(|seen| {
-            let is_recent = |last: Moment| at.now.since(last.now) < FETCHED_WITHIN;
-            seen.last_caught_up.is_some() && seen.last_fetch.is_some_and(is_recent)
-        })
+        observer.is_some_and(|seen| seen.last_caught_up.is_some())
+            && self.directory_of(at.now, replica.id) == Some(replica.directory)
     }
 
     pub(super) fn send_add_voter(&mut self, at: Moment, leader: Target) {

@@ -30,6 +30,17 @@ pub(crate) enum Change {
     Remove(Removing),
 }
 
+/// What a voter lacks, so that the voters cannot go into the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// It has not said that it supports `kraft.version` 1.
+    Level,
+    /// It has not fetched for a moment, or two processes fetch with its number.
+    Fetches,
+    /// It described another directory than the one that it fetches for.
+    Directory,
+}
+
 impl Change {
     pub(crate) fn deadline(&self) -> Instant {
         match self {
@@ -130,22 +141,31 @@ impl Quorum {
         }
     }
 
-    /// The first voter that a leader with `kraft.version` 0 does not know to support 1; `None` if there is none.
+    /// The first voter that keeps a leader from raising `kraft.version` to 1, and why; `None` if there is none.
     #[must_use]
-    pub fn lacks_dynamic(&self) -> Option<BrokerId> {
+    pub fn lacks_dynamic(&self, now: Instant) -> Option<(BrokerId, Lack)> {
         let Role::Leader(leader) = &self.role else {
             return None;
         };
-        let is_ready = |voter: &Voter| !voter.replica.directory.is_zero() && voter.versions.has(1);
+        let lack = |id: BrokerId| {
+            let described = leader.described.get(id);
+            let is_ready =
+                |voter: &&Voter| !voter.replica.directory.is_zero() && voter.versions.has(1);
+            let Some(voter) = described.filter(is_ready) else {
+                return Some(Lack::Level);
+            };
+            match self.directory_of(now, id) {
+                None => Some(Lack::Fetches),
+                Some(directory) if directory != voter.replica.directory => Some(Lack::Directory),
+                Some(_) => None,
+            }
+        };
         let mut voters = self.history.voters().iter();
-        let lacking = voters.find(|voter| {
-            let described = leader.described.get(voter.replica.id);
-            !described.is_some_and(is_ready)
-        });
-        lacking.map(|voter| voter.replica.id)
+        voters.find_map(|voter| Some((voter.replica.id, lack(voter.replica.id)?)))
     }
 
-    /// Raises `kraft.version` to 1: the voters, as they described themselves to this leader, go into the log.
+    /// Raises `kraft.version` to 1: the voters, as they described themselves to this leader, go into the log. Each has to fetch for the
+    /// directory that it described: a process that went by its number and is gone would keep its vote.
     pub(crate) fn on_make_dynamic(&mut self, at: Moment, tag: AppendTag, epoch: LeaderEpoch) {
         let (ours, known) = (self.election.epoch, self.election.leader);
         let Role::Leader(leader) = &self.role else {
@@ -160,7 +180,7 @@ impl Quorum {
             let why = Refusal::Because(ErrorCode::RequestTimedOut);
             return self.refuse(tag, why);
         }
-        if self.history.is_dynamic() || self.lacks_dynamic().is_some() {
+        if self.history.is_dynamic() || self.lacks_dynamic(at.now).is_some() {
             let why = Refusal::Because(ErrorCode::InvalidUpdateVersion);
             return self.refuse(tag, why);
         }
@@ -247,8 +267,8 @@ fn words(error: ErrorCode) -> Option<&'static str> {
             "voters cannot change while kraft.version is 0: raise it to 1 first (kafka-features upgrade --feature kraft.version=1)"
         }
         ErrorCode::RequestTimedOut => {
-            "not now: another change of the voters is under way, or the node has not fetched all of the metadata, or cannot be reached at \
-             its address"
+            "not now: another change of the voters is under way, or the node has not fetched all of the metadata in the last \
+             seconds, or two processes run with its id, or it cannot be reached at its address"
         }
         ErrorCode::InvalidRequest => {
             "a voter has an id, a directory id, an address for the listener of the controllers, and supports the kraft.version of the cluster"

@@ -72,25 +72,43 @@ pub(crate) struct Parked {
 
 /// The directories that nodes fetch for: the last, and the one before.
 #[derive(Debug, Default)]
-struct Doubles(BTreeMap<BrokerId, (Uuid, Uuid)>);
+struct Doubles(BTreeMap<BrokerId, (Heard, Option<Heard>)>);
+
+/// A directory, and when it was last fetched for.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    directory: Uuid,
+    at: Instant,
+}
 
 impl Doubles {
     /// True if a replica comes back after another one with its id: a disk that was replaced does not.
-    fn are_two(&mut self, replica: Replica) -> bool {
+    fn are_two(&mut self, replica: Replica, now: Instant) -> bool {
         if replica.id.0 < 0 || replica.directory.is_zero() {
             return false;
         }
         if self.0.len() >= OBSERVERS_MAX && !self.0.contains_key(&replica.id) {
             self.0.clear();
         }
-        let first = (replica.directory, Uuid::ZERO);
-        let (last, before) = self.0.entry(replica.id).or_insert(first);
-        if *last == replica.directory {
+        let heard = Heard {
+            directory: replica.directory,
+            at: now,
+        };
+        let (last, before) = self.0.entry(replica.id).or_insert((heard, None));
+        if last.directory == replica.directory {
+            *last = heard;
             return false;
         }
-        let is_back = *before == replica.directory;
-        (*before, *last) = (*last, replica.directory);
+        let is_back = before.is_some_and(|before| before.directory == replica.directory);
+        (*before, *last) = (Some(*last), heard);
         is_back
+    }
+
+    /// The directory that a node fetches for; `None` if none is recent, or two are.
+    fn only(&self, id: BrokerId, is_recent: impl Fn(Instant) -> bool) -> Option<Uuid> {
+        let (last, before) = self.0.get(&id)?;
+        let is_only = !before.is_some_and(|before| is_recent(before.at));
+        (is_recent(last.at) && is_only).then_some(last.directory)
     }
 }
 
@@ -283,7 +301,7 @@ impl Quorum {
             return;
         };
         let mut alarms = Vec::new();
-        if leader.doubles.are_two(replica) {
+        if leader.doubles.are_two(replica, at.now) {
             let (id, directory) = (replica.id, Some(replica.directory));
             alarms.push(Alarm::IdTaken { id, directory });
         }
@@ -308,6 +326,19 @@ impl Quorum {
         alarms.into_iter().for_each(|alarm| self.alarm_once(alarm));
         self.saw_voter(at.now, replica);
         self.raise_watermark(at);
+    }
+
+    /// The directory that a node fetches for now; `None` if it has been silent for so long that a leader gives up, or if two processes
+    /// with its id fetch. Of a directory that was heard before that, nobody knows whose it is.
+    pub(crate) fn directory_of(&self, now: Instant, id: BrokerId) -> Option<Uuid> {
+        if id == self.me.replica.id {
+            return Some(self.me.replica.directory);
+        }
+        let Role::Leader(leader) = &self.role else {
+            return None;
+        };
+        let wait = self.settings.check_quorum();
+        leader.doubles.only(id, |at| now.since(at) < wait)
     }
 
     /// A voter that asks is one that takes us for the leader.

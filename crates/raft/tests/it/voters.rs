@@ -64,3 +64,26 @@ fn removed_voter_disturbs_nobody() {
     world.play("wait 60000");
     assert_eq!(world.epoch(1), before);
 }
+
+/// Node 4 went by the number of a voter, or of a node that is added, and is gone.
+#[test]
+fn directory_of_a_process_that_is_gone_gets_no_vote() {
+    let raised = "voters 3 | elect 1 | run | wait 3000 | die 3 | double 4 3 | wait 5000 | die 4 | wait 100000 | raise 1";
+    check(&format!("{raised} => 1 keeps 3 none | 1 leader 1"));
+    check(&format!(
+        "{raised} | kill 3 | wait 9000 | raise 1 | run => 1 keeps 3 3"
+    ));
+    let added = "dynamic 1 observers 1 | wait 2000 | double 3 2 | wait 2000 | die 3 | wait 100000 | add 1 2 3 | run";
+    check(&format!("{added} => 1 voters 1 | 1 answers 7"));
+    check(&format!("{added} | add 1 2 | run => 1 keeps 2 2"));
+}
+
+#[test]
+fn node_that_runs_twice_gets_no_vote() {
+    check(
+        "dynamic 1 observers 1 | wait 2000 | double 3 2 | wait 3000 | add 1 2 | run => 1 voters 1 | 1 answers 7",
+    );
+    check(
+        "voters 3 | elect 1 | run | wait 3000 | double 4 3 | wait 5000 | raise 1 => 1 keeps 3 none",
+    );
+}

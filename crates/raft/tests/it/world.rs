@@ -131,8 +131,8 @@ impl World {
     /// - `named N A,B`, `named N`: a restart with listeners of these names, or with none; `seeds N A,B`: one that asks these for the leader
     /// - `double N M`: a node N that goes by the id of M; `fetch N M D O`: N is asked by node M, of directory D, for what follows O
     /// - `spoil N K`: K snapshots that N fetches come damaged
-    /// - `snapshot N`, `trim N`: at what it has committed; `add N M`, `remove N M`: N is asked to change voters; `bare N M`: to add one
-    ///   without an address
+    /// - `snapshot N`, `trim N`: at what it has committed; `add N M`, `remove N M`: N is asked to change voters; `add N M D`: of
+    ///   the directory of D; `bare N M`: to add one without an address; `raise N`: N is asked to write the voters into the log
     pub(crate) fn play(&mut self, command: &str) {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words.as_slice() {
@@ -281,8 +281,21 @@ impl World {
                 let to = to.expect("there is a snapshot");
                 self.step(number(id), Event::Trim { to });
             }
-            ["add", id, other] => self.add(number(id), listeners(number(other)), number(other)),
-            ["bare", id, other] => self.add(number(id), Vec::new(), number(other)),
+            ["add", id, other] => {
+                self.add(number(id), listeners(number(other)), replica(number(other)));
+            }
+            ["add", id, other, directory] => {
+                let replica = Replica {
+                    directory: replica(number(directory)).directory,
+                    ..replica(number(other))
+                };
+                self.add(number(id), listeners(number(other)), replica);
+            }
+            ["bare", id, other] => self.add(number(id), Vec::new(), replica(number(other))),
+            ["raise", id] => {
+                let (tag, epoch) = (AppendTag(0), self.quorum(number(id)).epoch());
+                self.step(number(id), Event::MakeDynamic { tag, epoch });
+            }
             ["remove", id, other] => {
                 let other = replica(number(other));
                 let request = Request::RemoveVoter(RemoveRaftVoterRequest {
@@ -302,6 +315,7 @@ impl World {
     /// - `N voted M|nobody`, `N voters A,B`, `N shuns|trusts` (some leader, its leaders), `N names M A,B` (of the listeners of M), `N answers CODE ...` (of changes and fetches), `N alarms K`, `N left REASON ...` (its last office)
     /// - `N active|idle`: it was told that it is the active controller; `N nameless`: it is of no cluster; `N of M`: of that of M; `N strangers A B`:
     ///   the nodes of other clusters that it named
+    /// - `N keeps M D`: the voter M is of the directory of D; `N keeps M none`: that of M is not known
     /// - `N downloads K`: it fetched no more snapshots than that
     pub(crate) fn expect(&mut self, expectation: &str) -> Result<(), String> {
         let words: Vec<&str> = expectation.split_whitespace().collect();
@@ -336,6 +350,20 @@ impl World {
                 let ids = self.quorum_ref(id).voter_ids();
                 let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
                 format!("voters {}", ids.join(","))
+            }
+            ["keeps", other, _] => {
+                let voter = self
+                    .quorum_ref(id)
+                    .history()
+                    .voters()
+                    .get(BrokerId(number(other)));
+                let directory = voter
+                    .map(|voter| voter.replica.directory)
+                    .unwrap_or_default();
+                let mut all = 1..=9;
+                let of = all.find(|of| replica(*of).directory == directory);
+                let of = of.map_or("none".to_owned(), |of| of.to_string());
+                format!("keeps {other} {of}")
             }
             ["shuns" | "trusts"] => (if node.shuns > 0 { "shuns" } else { "trusts" }).to_owned(),
             ["names", other, ..] => {
@@ -669,8 +697,7 @@ impl World {
         self.step(id, Event::Request { caller, request });
     }
 
-    fn add(&mut self, id: i32, listeners: Vec<Listener>, other: i32) {
-        let other = replica(other);
+    fn add(&mut self, id: i32, listeners: Vec<Listener>, other: Replica) {
         let listeners =
             listeners
                 .into_iter()
