@@ -68,7 +68,10 @@ fn try_to_add(client: &mut Client, quorum: &QuorumInfo, args: &AddArgs) -> Resul
             "start it: esker serve --node-id {node} --bootstrap-controller HOST:PORT of a node of this cluster"
         ))));
     };
-    if let (Some(now), Some(last)) = (super::now(quorum), replica.last_fetch_ms)
+    let leader = quorum.voters.iter().find(|it| it.node == quorum.leader);
+    // Both by the leader's clock.
+    let now = leader.and_then(|leader| leader.last_fetch_ms);
+    if let (Some(now), Some(last)) = (now, replica.last_fetch_ms)
         && now - last > FETCHED_WITHIN_MS
     {
         let seconds = (now - last) / 1_000;

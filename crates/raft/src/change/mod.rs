@@ -30,7 +30,7 @@ pub(crate) enum Change {
     Remove(Removing),
 }
 
-/// What a voter lacks, so that the voters cannot go into the log.
+/// The thing that a voter lacks, so that the voters cannot go into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// It has not said that it supports `kraft.version` 1.

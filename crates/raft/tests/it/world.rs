@@ -9,15 +9,12 @@ use raft::{
     SnapshotFacts, SnapshotId, VersionRange, VoteFile, VoteNumber, VoterSet,
 };
 use wire::messages::api_versions_response::SupportedFeatureKey;
-use wire::messages::fetch_request as asked;
-use wire::messages::{
-    AddRaftVoterRequest, ApiVersionsResponse, FetchRequest, RemoveRaftVoterRequest,
-};
+use wire::messages::{AddRaftVoterRequest, ApiVersionsResponse, RemoveRaftVoterRequest};
 use wire::records::{Batch, BatchBuilder};
 use wire::{Records, Uuid};
 
 use crate::disk::{Directory, Kept, Write, apply};
-use crate::nodes::{LISTENER, listeners, replica, voter};
+use crate::nodes::{LISTENER, fetch, listeners, replica, voter};
 
 /// The cluster of nodes that were members before the script begins.
 const CLUSTER: &str = "scripts";
@@ -892,26 +889,4 @@ impl World {
     pub(crate) fn epoch(&self, id: i32) -> LeaderEpoch {
         self.quorum_ref(id).epoch()
     }
-}
-
-fn fetch(id: i32, directory: Uuid, from: i64, epoch: i32) -> Request {
-    Request::Fetch(FetchRequest {
-        cluster_id: None,
-        replica_state: asked::ReplicaState {
-            replica_id: id,
-            replica_epoch: -1,
-        },
-        topics: vec![asked::FetchTopic {
-            topic_id: raft::TOPIC_ID,
-            partitions: vec![asked::FetchPartition {
-                current_leader_epoch: epoch,
-                fetch_offset: from,
-                last_fetched_epoch: if from > 0 { epoch } else { 0 },
-                replica_directory_id: directory,
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-        ..Default::default()
-    })
 }
