@@ -38,7 +38,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "controller.quorum.retry.backoff.ms" Int "20" AtLeast(0) ReadOnly Works
         "pause before a failed request is sent again";
     "controller.quorum.voters" List "" Any ReadOnly Works
-        "the voters, id@host:port separated by commas; the same list on each node, as the id of a new cluster comes from it";
+        "the voters, id@host:port separated by commas; the same list on each node; a new cluster begins once all of them are up and reach each other";
     "controller.socket.timeout.ms" Int "30000" Any ReadOnly Accepted "socket timeout from the controller to brokers";
     "esker.cluster.insecure" Boolean "false" Any ReadOnly Works
         "other nodes are served beyond the loopback, though they cannot prove yet that they are nodes: anybody who reaches the listener can act as one";

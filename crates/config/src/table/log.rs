@@ -79,7 +79,7 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "max.request.partition.size.limit" Int "2000" AtLeast(1) ReadOnly Works "partitions one request may ask about";
     "message.max.bytes" Int "1048588" AtLeast(0) ClusterWide Works "largest batch a topic accepts, after compression";
     "min.insync.replicas" Int "1" AtLeast(1) ClusterWide Works
-        "replicas that must be in sync for acks=all; a partition that has fewer needs those it has";
+        "replicas that must be in sync for acks=all; a partition that has fewer needs those it has; a new cluster of three or more keeps 2 as a setting of all its brokers";
     "num.partitions" Int "1" AtLeast(1) ReadOnly Works "partitions of a topic whose creator did not say";
     "num.recovery.threads.per.data.dir" Int "2" AtLeast(1) ClusterWide Accepted
         "threads per directory that recover logs at start and close them at the end";
