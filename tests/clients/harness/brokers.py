@@ -43,6 +43,16 @@ def free_ports(count):
     return ports
 
 
+def is_free(port):
+    """True if nobody has the port: a connection of another process may."""
+    with socket.socket() as s:
+        try:
+            s.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 class Broker:
     """A running broker. `pid` and `data_dir` are None for one that somebody else started."""
 
