@@ -158,44 +158,137 @@ pub(crate) fn beyond(
     }
 }
 
+/// A partition whose leader gives no answer in this time is read after the others.
+const LEADER_WAIT: Duration = Duration::from_secs(3);
 /// Between two looks for partitions that are new: a metadata request of one topic, so a hundred readers cost 20 a second.
 const NEW_PARTITIONS_PAUSE: Duration = Duration::from_secs(5);
 
-/// Looks for new partitions of a topic that is read as a whole.
+/// Looks for new partitions of a topic that is read as a whole, and for leaders of those that had none.
 struct Growth {
-    known: i32,
+    /// Partitions that are known; `None` if no others are wanted.
+    known: Option<i32>,
+    leaderless: Vec<i32>,
     next_look: Instant,
 }
 
 impl Growth {
-    fn new(client: &Client, known: usize) -> Growth {
+    fn new(client: &Client, known: Option<usize>, leaderless: &[i32]) -> Growth {
         Growth {
-            known: known as i32,
+            known: known.map(|known| known as i32),
+            leaderless: leaderless.to_vec(),
             next_look: client.env().clock.now().plus(NEW_PARTITIONS_PAUSE),
         }
     }
 
-    /// New partitions are read from their beginning, wherever the others were begun: all they hold came since.
-    fn follow(&mut self, consumer: &mut Consumer, topic: &str) -> Result<(), Failure> {
+    fn follow(&mut self, consumer: &mut Consumer, args: &ConsumeArgs) -> Result<(), Failure> {
         let now = consumer.client().env().clock.now();
-        if now < self.next_look {
+        if now < self.next_look || (self.known.is_none() && self.leaderless.is_empty()) {
             return Ok(());
         }
         self.next_look = now.plus(NEW_PARTITIONS_PAUSE);
+        let topic = &args.topic;
         consumer.client().forget_topic(topic);
         let found = match consumer.client().topic(topic) {
             // The next poll waits for it.
             Err(error) if error.is_outage() => return Ok(()),
             found => found?,
         };
-        let new = found.partitions.iter().skip(self.known as usize);
-        // One that nobody leads yet is for the next look.
-        for partition in new.take_while(|partition| partition.leader.is_some()) {
-            consumer.assign(topic, partition.index, 0)?;
-            self.known = partition.index + 1;
+        let has_leader = |index: i32| {
+            let partition = found.partitions.get(index as usize);
+            partition.is_some_and(|partition| partition.leader.is_some())
+        };
+        for index in std::mem::take(&mut self.leaderless) {
+            let start = has_leader(index)
+                .then(|| soon(consumer.client(), args, &[index], args.from))
+                .transpose();
+            match start {
+                Ok(Some(start)) => consumer.assign(topic, index, start[&index])?,
+                Ok(None) => self.leaderless.push(index),
+                Err(error) if error.is_outage() => self.leaderless.push(index),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // New partitions are read from their beginning, wherever the others were begun: all they hold came since.
+        while let Some(known) = self.known
+            && has_leader(known)
+        {
+            consumer.assign(topic, known, 0)?;
+            self.known = Some(known + 1);
         }
         Ok(())
     }
+}
+
+/// Resolves a place of partitions, unless their leaders do not answer soon.
+fn soon(
+    client: &mut Client,
+    args: &ConsumeArgs,
+    partitions: &[i32],
+    place: OffsetSpec,
+) -> Result<BTreeMap<i32, i64>, client::Error> {
+    let isolation = args.isolation.into();
+    client.within(LEADER_WAIT, |client| {
+        client.resolve(&args.topic, &places(partitions, place), isolation)
+    })
+}
+
+fn places(partitions: &[i32], place: OffsetSpec) -> Vec<(i32, OffsetSpec)> {
+    partitions.iter().map(|index| (*index, place)).collect()
+}
+
+/// The partitions that can be read now, and those without a leader that answers. All can, if none can: all are waited for then.
+fn divided(
+    client: &mut Client,
+    args: &ConsumeArgs,
+    all: Vec<i32>,
+) -> Result<(Vec<i32>, Vec<i32>), Failure> {
+    let is_outage = |found: Result<_, client::Error>| found.is_err_and(|error| error.is_outage());
+    if all.len() == 1 || !is_outage(soon(client, args, &all, OffsetSpec::End)) {
+        return Ok((all, Vec::new()));
+    }
+    let topic = match client.topic(&args.topic) {
+        Err(error) if error.is_outage() => return Ok((all, Vec::new())),
+        topic => topic?,
+    };
+    let mut by_leader: BTreeMap<Option<i32>, Vec<i32>> = BTreeMap::new();
+    for index in &all {
+        let partition = topic.partitions.get(*index as usize);
+        let leader = partition.and_then(|partition| partition.leader);
+        by_leader.entry(leader).or_default().push(*index);
+    }
+    let (mut led, mut leaderless) = (Vec::new(), Vec::new());
+    for (leader, some) in by_leader {
+        let is_led = leader.is_some() && !is_outage(soon(client, args, &some, OffsetSpec::End));
+        let of = if is_led { &mut led } else { &mut leaderless };
+        of.extend(some);
+    }
+    if led.is_empty() {
+        return Ok((all, Vec::new()));
+    }
+    led.sort_unstable();
+    leaderless.sort_unstable();
+    if !leaderless.is_empty() {
+        report_leaderless(&args.topic, &led, &leaderless);
+    }
+    Ok((led, leaderless))
+}
+
+fn report_leaderless(topic: &str, led: &[i32], leaderless: &[i32]) {
+    let list = |of: &[i32], comma: &str| {
+        let of: Vec<String> = of.iter().map(i32::to_string).collect();
+        of.join(comma)
+    };
+    let (what, their) = match leaderless {
+        [one] => (format!("partition {one} of {topic} has"), "its"),
+        all => (
+            format!("partitions {} of {topic} have", list(all, ", ")),
+            "their",
+        ),
+    };
+    env::tell!(
+        "{what} no leader that answers, and {their} records come last, if ever: `esker cluster status` says why, and -p {} reads the others alone",
+        list(led, ",")
+    );
 }
 
 pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
@@ -222,16 +315,30 @@ fn options(global: &Global, args: &ConsumeArgs) -> ConsumerOptions {
 fn read(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
     let mut client = connect(&Env::real(), global)?;
     let topic = client.topic(&args.topic)?;
-    let indexes = chosen(&topic, &args.partition)?;
-    let isolation = args.isolation.into();
-    let at = |place: OffsetSpec| {
-        indexes
-            .iter()
-            .map(|index| (*index, place))
-            .collect::<Vec<_>>()
-    };
-    let starts = client.resolve(&args.topic, &at(args.from), isolation)?;
+    let all = chosen(&topic, &args.partition)?;
+    let (led, leaderless) = divided(&mut client, args, all)?;
+    let known = args.partition.is_empty().then_some(topic.partitions.len());
+    let growth = (!args.exit).then(|| Growth::new(&client, known, &leaderless));
     let mut left = Left::new(args.count);
+    read_of(global, args, client, &led, growth, &mut left)?;
+    if leaderless.is_empty() || left.records == Some(0) {
+        return Ok(());
+    }
+    let client = connect(&Env::real(), global)?;
+    read_of(global, args, client, &leaderless, None, &mut left)
+}
+
+fn read_of(
+    global: &Global,
+    args: &ConsumeArgs,
+    mut client: Client,
+    indexes: &[i32],
+    mut growth: Option<Growth>,
+    left: &mut Left,
+) -> Result<(), Failure> {
+    let isolation = args.isolation.into();
+    let at = |place: OffsetSpec| places(indexes, place);
+    let starts = client.resolve(&args.topic, &at(args.from), isolation)?;
     if args.exit {
         left.ends = client.resolve(&args.topic, &at(OffsetSpec::End), isolation)?;
         if let OffsetSpec::Offset(offset) = args.from
@@ -246,8 +353,6 @@ fn read(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
     if args.count == Some(0) || (args.exit && left.ends.is_empty()) {
         return Ok(());
     }
-    let follows = !args.exit && args.partition.is_empty();
-    let mut growth = follows.then(|| Growth::new(&client, indexes.len()));
     let mut consumer = Consumer::new(client, options(global, args));
     for (index, start) in &starts {
         if !args.exit || left.ends.contains_key(index) {
@@ -265,13 +370,13 @@ fn read(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
             }
         };
         for fetched in fetched {
-            if print(&fetched, &printer, &mut left, &mut out)? {
+            if print(&fetched, &printer, left, &mut out)? {
                 return Ok(out.flush()?);
             }
         }
         out.flush()?;
         if let Some(growth) = &mut growth {
-            growth.follow(&mut consumer, &args.topic)?;
+            growth.follow(&mut consumer, args)?;
         }
         if args.exit {
             // Offsets that hold no record to show (markers, aborted or compacted records) also count as read.

@@ -193,7 +193,7 @@ impl Client {
     }
 
     /// Runs an operation whose waits take `timeout` together at most, or less inside of another one.
-    pub(crate) fn within<T>(
+    pub fn within<T>(
         &mut self,
         timeout: Duration,
         operation: impl FnOnce(&mut Client) -> Result<T, Error>,

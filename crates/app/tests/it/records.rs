@@ -465,3 +465,67 @@ fn a_producer_gives_up_in_its_time_though_brokers_are_silent() {
     let output = late.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
+
+/// One replica each, and a node is gone.
+#[test]
+fn partitions_without_a_leader_are_named_and_the_others_are_read() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let mut nodes: Vec<Broker> = (1..=3).map(start).collect();
+    await_brokers(&nodes[0], 3);
+    nodes[0].ok(&["topic", "create", "t", "-p", "3", "-r", "1"], b"");
+    for partition in ["0", "1", "2"] {
+        nodes[0].ok(&["produce", "t", "-p", partition], partition.as_bytes());
+    }
+    let leader = |asked: &Broker| {
+        let described = asked.json(&["--json", "topic", "describe", "t"]);
+        described[0]["partitions"][2]["leader"].as_u64()
+    };
+    let gone = leader(&nodes[0]).unwrap() as usize;
+    let other = if gone == 1 { 2 } else { 1 };
+    let read = || {
+        Command::new(ESKER)
+            .args(["consume", "t", "-n", "4"])
+            .env("ESKER_BOOTSTRAP", &addresses[other - 1])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut before = read();
+    let mut lines = BufReader::new(before.stdout.take().unwrap()).lines();
+    let seen: Vec<String> = (0..3).map(|_| lines.next().unwrap().unwrap()).collect();
+    assert_eq!(seen.len(), 3);
+    let node = nodes.remove(gone - 1);
+    node.kill();
+    let asked = &nodes[if gone == 1 { 0 } else { other - 1 }];
+
+    let output = asked.run(&["consume", "t", "-e", "--timeout", "6"], b"");
+    let (code, error) = failure(&output);
+    let out = String::from_utf8_lossy(&output.stdout);
+    let mut out: Vec<&str> = out.lines().collect();
+    out.sort_unstable();
+    assert_eq!((code, out), (1, vec!["0", "1"]), "{error}");
+    assert!(
+        error.contains("partition 2 of t has no leader") && error.contains("-p 0,1 "),
+        "{error}"
+    );
+    until(|| leader(asked).is_none());
+    let mut meanwhile = read();
+
+    // Both readers find the leader that comes back.
+    let back = start(gone);
+    until(|| leader(asked).is_some());
+    until(|| {
+        asked
+            .run(&["produce", "t", "-p", "2"], b"3")
+            .status
+            .success()
+    });
+    for reader in [&mut before, &mut meanwhile] {
+        until(|| reader.try_wait().unwrap().is_some());
+        assert!(reader.wait().unwrap().success());
+    }
+    assert_eq!(lines.next().unwrap().unwrap(), "3");
+    back.kill();
+}

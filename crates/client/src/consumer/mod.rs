@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::Instant;
 use wire::error_code::ErrorCode;
 use wire::messages::FetchRequest;
 use wire::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -18,7 +19,7 @@ use wire::messages::fetch_response::{FetchResponse, FetchableTopicResponse, Part
 use wire::{Records, Uuid};
 
 use crate::admin::OffsetSpec;
-use crate::cluster::{Client, Outages, Patience};
+use crate::cluster::{Client, Outage, Outages, Patience};
 use crate::connection::Connection;
 use crate::error::Error;
 pub use damage::Skipped;
@@ -26,6 +27,10 @@ pub use fetched::{Fetched, Taken};
 
 /// Last version that names topics; later ones need their ids.
 const NAMED_VERSION_MAX: i16 = 12;
+/// Between two looks for the leader of a partition that lost it.
+const LEADER_PAUSE: Duration = Duration::from_millis(500);
+/// A leader is elected in less where one can be.
+const NO_LEADER_REPORTED_AFTER: Duration = Duration::from_secs(3);
 /// With several brokers each is waited for in turn, so an idle one must answer soon.
 const WAIT_SHARED_MAX: Duration = Duration::from_millis(100);
 
@@ -92,6 +97,15 @@ pub struct Consumer {
     /// A partition's failure that came with other partitions' records; told by the next poll.
     failed: Option<Error>,
     patience: Patience,
+    leaderless: Option<Leaderless>,
+}
+
+/// Some partitions have no leader, and others are read.
+#[derive(Clone, Copy)]
+struct Leaderless {
+    since: Instant,
+    next_look: Instant,
+    is_reported: bool,
 }
 
 impl Consumer {
@@ -107,6 +121,7 @@ impl Consumer {
             last: i32::MIN,
             failed: None,
             patience,
+            leaderless: None,
         }
     }
 
@@ -167,6 +182,7 @@ impl Consumer {
             "a consumer without partitions would wait for ever"
         );
         self.patience.begin();
+        self.look_for_leaders()?;
         loop {
             match self.poll_once() {
                 Err(error @ (Error::Unreadable { .. } | Error::Damaged { .. }))
@@ -193,6 +209,57 @@ impl Consumer {
                 }
                 result => return result,
             }
+        }
+    }
+
+    /// A partition that lost its leader is asked for at no broker, so that no answer names the next one. An outage of one partition is one
+    /// of the reader, though others are read meanwhile.
+    fn look_for_leaders(&mut self) -> Result<(), Error> {
+        let now = self.client.env().clock.now();
+        let mut all = self.assigned.iter();
+        let missing = all.find(|it| it.leader.is_none() && !it.is_paused);
+        let Some(missing) = missing else {
+            if let (Some(over), Outages::Outlived(report)) =
+                (self.leaderless.take(), self.options.outages)
+                && over.is_reported
+            {
+                report(Outage::Over(now.since(over.since)));
+            }
+            return Ok(());
+        };
+        let error = Error::NoLeader {
+            topic: missing.topic.to_string(),
+            partition: missing.partition,
+        };
+        let known = self.leaderless.get_or_insert(Leaderless {
+            since: now,
+            next_look: now,
+            is_reported: false,
+        });
+        let lasted = now.since(known.since);
+        match self.options.outages {
+            Outages::Bounded if self.client.options().timeout <= lasted => {
+                return Err(Error::TimedOut {
+                    what: "reading".to_owned(),
+                    after: self.client.options().timeout,
+                    last: Some(Box::new(error)),
+                });
+            }
+            Outages::Outlived(report)
+                if !known.is_reported && NO_LEADER_REPORTED_AFTER <= lasted =>
+            {
+                known.is_reported = true;
+                report(Outage::Began(&error));
+            }
+            _ => {}
+        }
+        if now < known.next_look {
+            return Ok(());
+        }
+        known.next_look = now.plus(LEADER_PAUSE);
+        match self.find_leaders() {
+            Err(error) if error.is_retriable() => Ok(()),
+            result => result,
         }
     }
 
