@@ -58,7 +58,11 @@ pub(super) fn new_quorum(global: &Global, paths: &[PathBuf]) -> Result<(), Failu
                     all.join(" and ")
                 ),
             };
-            writeln!(out, "{words}")?;
+            if global.json {
+                env::tell!("{words}");
+            } else {
+                writeln!(out, "{words}")?;
+            }
             Ok(())
         }
     }

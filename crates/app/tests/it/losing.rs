@@ -49,7 +49,9 @@ fn the_last_of_three_becomes_the_only_voter_and_takes_others_in() {
     // Several directories are compared, and none is changed.
     let both = repair(&[last, &dirs[1].0], &id);
     assert!(both.status.success());
-    let said = String::from_utf8_lossy(&both.stdout).into_owned();
+    let told: serde_json::Value = serde_json::from_slice(&both.stdout).unwrap();
+    assert_eq!(told.as_array().map(Vec::len), Some(2), "{told}");
+    let said = String::from_utf8_lossy(&both.stderr).into_owned();
     assert!(said.contains("alone to go on"), "{said}");
     for lost in &dirs[1..] {
         std::fs::remove_dir_all(&lost.0).unwrap();
