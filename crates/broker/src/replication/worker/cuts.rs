@@ -85,7 +85,9 @@ impl ReplicaWorker {
             let to = partition.cut_to(told);
             let is_above = |why: &CutError| !matches!(why, CutError::BelowCommitted { .. });
             if !is_unclean {
+                let end = partition.follow_point().end;
                 match partition.cut(to, epoch) {
+                    Ok(_) if end <= to => return Ok(()),
                     Err(why) if is_above(&why) || !may_be => return Err(why),
                     Err(_) => {}
                     Ok(_) => {
