@@ -170,15 +170,20 @@ fn hint(error: &client::Error) -> Option<String> {
         Error::Damaged { .. } | Error::Unreadable { .. } => {
             Some("`esker consume --skip-damaged` goes on behind it".to_owned())
         }
-        // Its words name those that are missing.
-        Error::NoController { said } if said.contains("a new cluster begins") => Some(
-            "start the voters that are missing; name all brokers with --bootstrap to ask each".to_owned(),
-        ),
-        Error::NoController { .. } => Some(
-            "a majority of the voters has to run and to reach each other, in a new cluster all of them; name all brokers with --bootstrap to \
-             ask each"
-                .to_owned(),
-        ),
+        Error::NoController { said, has_others } => {
+            // Its words name those that are missing.
+            let start = if said.contains("a new cluster begins") {
+                "start the voters that are missing"
+            } else {
+                "a majority of the voters has to run and to reach each other, in a new cluster all of them"
+            };
+            let ask = if *has_others {
+                "; name all brokers with --bootstrap to ask each"
+            } else {
+                ""
+            };
+            Some(format!("{start}{ask}"))
+        }
         Error::NoTopic { topic } => Some(format!(
             "`esker topic list` shows what there is, `esker topic create {topic}` makes it"
         )),
@@ -236,6 +241,16 @@ pub(crate) fn meant(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn brokers_that_were_all_asked_are_not_to_be_named() {
+        let hint = |has_others| {
+            let said = "broker 1 has no controller".to_owned();
+            Failure::from(client::Error::NoController { said, has_others }).hint
+        };
+        assert!(hint(true).is_some_and(|hint| hint.contains("--bootstrap")));
+        assert!(hint(false).is_some_and(|hint| !hint.contains("--bootstrap")));
+    }
 
     #[test]
     fn several_failures_are_all_told_and_none_is_success() {

@@ -84,7 +84,11 @@ pub enum Error {
     },
     /// It answers nothing but questions about the quorum meanwhile.
     #[error("{said}")]
-    NoController { said: String },
+    NoController {
+        said: String,
+        /// It knows of more voters than addresses were asked.
+        has_others: bool,
+    },
     #[error("a request cannot be written: {0}")]
     Encode(#[from] EncodeError),
     #[error("`{address}` is not host:port")]

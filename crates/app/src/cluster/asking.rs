@@ -150,7 +150,8 @@ impl<T> Pending<T> {
     }
 
     pub(super) fn get(self, what: &str) -> Result<T, Error> {
-        let left = self.asking.left(&Env::real());
+        // The error of a socket says more than that the time is over, and comes a moment later.
+        let left = self.asking.left(&Env::real()) + SOCKET_SLACK;
         let answer = self.answer.recv_timeout(left);
         answer.unwrap_or_else(|_| Err(self.asking.late(what)))
     }

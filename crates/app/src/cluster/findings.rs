@@ -8,7 +8,7 @@ use std::fmt;
 use client::{BrokerInfo, LogDir, Partition, QuorumInfo, ReplicaInfo, Topic};
 
 use super::sights::Voter;
-use super::unheard::Unheard;
+use super::unheard::{Unheard, is_it};
 use super::{Moving, Seen, Still, address_of, now};
 
 /// A voter that has not fetched for so long does not follow: five times Kafka's `controller.quorum.fetch.timeout.ms`.
@@ -175,8 +175,8 @@ fn unfence(seen: &Seen, broker: &BrokerInfo) -> String {
         );
     }
     match seen.log_dirs.get(&broker.id) {
-        Some(Err(late @ Unheard::Late(_))) => {
-            format!("it {late} at {at}: is its process paused, or its host down or cut off?")
+        Some(Err(late @ Unheard::Late { is_open, .. })) => {
+            format!("it {late} at {at}: {}", is_it(*is_open))
         }
         Some(Ok(_) | Err(Unheard::Refuses(_))) => format!(
             "it runs at {at}: one that has just started is let in within seconds, ask again; if it stays so, its log says what it waits for"
@@ -208,10 +208,13 @@ fn directories(seen: &Seen, found: &mut Vec<Finding>) {
             }
             // That it is fenced is said above with what to do, where somebody fences.
             Err(_) if is_fenced(seen, *broker) => {}
-            Err(late @ Unheard::Late(_)) if !seen.is_unserved => found.push(finding(
+            Err(late @ Unheard::Late { is_open, .. }) if !seen.is_unserved => found.push(finding(
                 format!("broker {broker} {late}, and the controller has not fenced it"),
-                "is its process paused, or its host down or cut off? The controller fences it when its session is over \
-                 (broker.session.timeout.ms), and others lead its partitions then: ask again",
+                format!(
+                    "{} The controller fences it when its session is over (broker.session.timeout.ms), and others lead its partitions \
+                     then: ask again",
+                    is_it(*is_open)
+                ),
             )),
             Err(why) => found.push(finding(
                 format!("broker {broker} {why}"),
@@ -581,7 +584,7 @@ fn runs(seen: &Seen, broker: i32) -> bool {
 
 /// True if nobody knows whether a broker runs: it may be paused, or its host is away.
 fn is_late(seen: &Seen, broker: i32) -> bool {
-    let late = matches!(seen.log_dirs.get(&broker), Some(Err(Unheard::Late(_))));
+    let late = matches!(seen.log_dirs.get(&broker), Some(Err(Unheard::Late { .. })));
     late && !runs(seen, broker)
 }
 

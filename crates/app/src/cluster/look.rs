@@ -3,6 +3,7 @@
 //! Each question has a thread and a connection of its own. An answer that is not there in time is an error of that question alone.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use client::{
@@ -16,7 +17,7 @@ use wire::messages::{ListOffsetsRequest, ListPartitionReassignmentsRequest};
 
 use super::asking::{Asking, Pending};
 use super::sights::{self, Sights};
-use super::unheard::Unheard;
+use super::unheard::{Unheard, is_it, is_late};
 use super::{Details, Moving, Seen, Still, details, findings};
 use crate::arguments::Global;
 use crate::failure::Failure;
@@ -29,6 +30,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const WAITS_WAIT: Duration = Duration::from_secs(1);
 /// A broker that has not answered by then is shown as one that does not.
 const BROKER_WAIT: Duration = Duration::from_secs(3);
+
+/// Any broker of a cluster knows the others.
+const OTHERS: &str = "If its cluster has others, name one of them with --bootstrap HOST:PORT";
 
 /// Everything about a cluster. An error says that no broker of it answers.
 pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
@@ -343,8 +347,20 @@ fn still(dirs: &LogDirs, leader: i32, of: &Moving) -> Option<Duration> {
 
 /// A broker that takes connections and answers nothing is no member of its cluster yet. It answers questions about the quorum.
 fn waits(error: Error) -> Failure {
-    let Error::Lost { address, .. } = &error else {
-        return error.into();
+    let address = match &error {
+        Error::Lost { address, .. } => address,
+        Error::NoGreeting { address, source } if is_late(source.kind()) => {
+            let what = format!("{address} took the connection and gave no answer: {source}");
+            return Failure::new(what).hint(format!(
+                "{} Or is it no Kafka listener without TLS? {OTHERS}",
+                is_it(true)
+            ));
+        }
+        Error::Connect { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
+            return Failure::new(&error)
+                .hint(format!("start a broker there with `esker serve`. {OTHERS}"));
+        }
+        _ => return error.into(),
     };
     let options = Options {
         timeout: WAITS_WAIT,

@@ -381,11 +381,17 @@ fn partitions_below_their_minimum_are_told_apart_from_those_that_lack_a_replica(
     assert_eq!(told(&seen).len(), 1, "{:?}", told(&seen));
 }
 
+fn late(is_open: bool) -> Unheard {
+    Unheard::Late {
+        time: Duration::from_secs(3),
+        is_open,
+    }
+}
+
 #[test]
 fn only_a_broker_that_is_down_is_to_be_started() {
     let words = "broker 3 has no controller".to_owned();
     let refuses = Unheard::Refuses("the connection to h:9095 was lost".into());
-    let late = Unheard::Late(Duration::from_secs(3));
     let down = Unheard::Down("cannot connect".into());
     let fenced =
         "broker 3 is fenced: see what is said of it above; replicas catch up by themselves then";
@@ -398,7 +404,19 @@ fn only_a_broker_that_is_down_is_to_be_started() {
             fenced,
         ),
         (None, Some(Err(refuses)), "it runs at h:9095", fenced),
-        (None, Some(Err(late)), "did not answer in 3 s", fenced),
+        (
+            None,
+            Some(Err(late(false))),
+            "did not answer in 3 s at h:9095: is its process paused, or its host",
+            fenced,
+        ),
+        // Its host takes connections.
+        (
+            None,
+            Some(Err(late(true))),
+            "are all its places for connections taken",
+            fenced,
+        ),
         (
             None,
             Some(Err(down)),
@@ -467,8 +485,7 @@ fn a_replica_that_cannot_catch_up_is_not_said_to() {
         todo,
         "start broker 3; replicas catch up by themselves; broker 2 cannot catch up: see what is said of it above"
     );
-    seen.log_dirs
-        .insert(2, Err(Unheard::Late(Duration::from_secs(3))));
+    seen.log_dirs.insert(2, Err(late(true)));
     let (_, todo) = &told(&seen)[2];
     assert!(!todo.contains("catching up"), "{todo}");
 }

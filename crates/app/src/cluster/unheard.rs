@@ -10,8 +10,9 @@ use client::Error;
 pub(super) enum Unheard {
     /// Nothing listens at its address.
     Down(String),
-    /// No word came in this time: the process is paused, the host is cut off or down.
-    Late(Duration),
+    /// No word came in this time: the process is paused, the host is cut off or down. If its host took the connection, the process may
+    /// have no place for it.
+    Late { time: Duration, is_open: bool },
     /// The address is not reached, or leads nowhere.
     Unreached(String),
     /// It took the connection, and ended it or refused the question.
@@ -22,13 +23,19 @@ impl Unheard {
     /// Of the error of a question that was given `time`.
     pub(super) fn new(error: &Error, time: Duration) -> Unheard {
         match error {
-            Error::TimedOut { .. } => Unheard::Late(time),
+            Error::TimedOut { .. } => Unheard::Late {
+                time,
+                is_open: false,
+            },
             Error::Connect { source, .. }
             | Error::NoGreeting { source, .. }
             | Error::Lost { source, .. }
                 if is_late(source.kind()) =>
             {
-                Unheard::Late(time)
+                Unheard::Late {
+                    time,
+                    is_open: !matches!(error, Error::Connect { .. }),
+                }
             }
             Error::Connect { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
                 Unheard::Down(error.to_string())
@@ -41,14 +48,23 @@ impl Unheard {
     }
 }
 
-fn is_late(kind: ErrorKind) -> bool {
+/// The causes of a silence, as a question.
+pub(super) fn is_it(is_open: bool) -> &'static str {
+    if is_open {
+        "is its process paused, its host cut off, or are all its places for connections taken (its log and /readyz say so)?"
+    } else {
+        "is its process paused, or its host down or cut off?"
+    }
+}
+
+pub(super) fn is_late(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
 impl fmt::Display for Unheard {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unheard::Late(time) => {
+            Unheard::Late { time, .. } => {
                 write!(out, "did not answer in {} s", time.as_secs_f64().round())
             }
             Unheard::Down(why) | Unheard::Unreached(why) | Unheard::Refuses(why) => {

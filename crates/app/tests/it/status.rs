@@ -172,7 +172,16 @@ fn a_broker_that_is_paused_delays_the_status_by_seconds_and_hides_nothing() {
         "{out}"
     );
     let unfenced = format!("broker {silent} did not answer in 3 s, and the controller has not");
-    assert!(error.contains(&unfenced), "{error}");
+    assert!(
+        error.contains(&unfenced) && error.contains("all its places for connections taken"),
+        "{error}"
+    );
+    let (_, error) = failure(&esker(&["cluster", "status"], &addresses[silent - 1], b""));
+    assert!(
+        error.contains("took the connection and gave no answer")
+            && error.contains("name one of them with --bootstrap"),
+        "{error}"
+    );
 
     let fenced = format!("error: broker {silent} is fenced and serves no clients");
     let mut last = (out, error);

@@ -176,8 +176,9 @@ impl Client {
         leader: i32,
         said: String,
     ) -> Result<QuorumInfo, Error> {
+        let has_others = self.bootstrap().len() < first.nodes.len().max(2);
         if leader < 0 {
-            return Err(Error::NoController { said });
+            return Err(Error::NoController { said, has_others });
         }
         let node = first.nodes.iter().find(|node| node.node_id == leader);
         let Some(at) = node.and_then(|node| node.listeners.first()) else {
@@ -187,7 +188,7 @@ impl Client {
         match self.call_at(&leader, request) {
             Ok(told) => quorum(&told),
             // A broker that has a controller asks it itself.
-            Err(_) => Err(Error::NoController { said }),
+            Err(_) => Err(Error::NoController { said, has_others }),
         }
     }
 
