@@ -99,3 +99,32 @@ impl Worker for Committer {
         self.bell.wait(until);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event_loop::bench::Bench;
+
+    /// Shards and the follower of leaders commit in their own turns as well.
+    #[test]
+    fn commit_threads_end_though_another_loop_was_at_a_round_when_they_looked() {
+        let mut bench = Bench::new();
+        bench.create("t", 1);
+        bench.append_undurably("t", b"a");
+        let shared = Arc::clone(&bench.shard.desk.shared);
+        let dir = Arc::clone(&shared.dirs()[0]);
+        let mut news = Vec::new();
+        let Begun::Written(flight) = dir.begin_commit(&mut news) else {
+            panic!("something is queued");
+        };
+        bench.append_undurably("t", b"b");
+        bench.stop_broker();
+        assert!(!bench.ends(), "they wait for the end of the round");
+        let synced = flight.sync();
+        dir.finish(&flight, synced, &mut news);
+        dir.commit(&mut news);
+        assert!(!dir.has_queued());
+        shared.on_loop_ended();
+        assert!(bench.ends());
+    }
+}

@@ -421,6 +421,8 @@ impl Shared {
     /// A loop that commits has ended. After the last of them the segment writers may take their last checkpoint: one taken
     /// before would leave rounds for the next start.
     pub(crate) fn on_loop_ended(&self) {
+        // A commit thread that found this loop at a round sleeps, and nobody else may have anything more for it.
+        self.committers.iter().for_each(|bell| bell.ring());
         if self.loops.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.dirs.iter().for_each(|dir| dir.stop());
         }

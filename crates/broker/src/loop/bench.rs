@@ -207,6 +207,17 @@ impl Bench {
         self.shard.desk.is_stopping = true;
     }
 
+    /// The broker beside it is asked to stop.
+    pub(crate) fn stop_broker(&self) {
+        self._broker.stop();
+    }
+
+    /// True if all threads of the broker beside it end.
+    pub(crate) fn ends(&self) -> bool {
+        let ended = |machine: &Machine| machine.workers_count() == 0;
+        self.machine.run_until(Duration::from_secs(10), ended)
+    }
+
     /// The volume takes nothing more.
     pub(crate) fn fill_disk(&self) {
         let taken = self.machine.disk_taken();
