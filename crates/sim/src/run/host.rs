@@ -161,7 +161,16 @@ impl Host {
     /// The process ends, and finds an empty directory in the place of each that has no metadata log. False if there is none. A voter of a
     /// fixed set that forgets its vote is another fault, for which the quorum promises nothing.
     pub(crate) fn wipe(&mut self) -> bool {
-        self.end(End::Kill);
+        // It may have lost its power a moment ago.
+        self.end(if self.machine.is_off() {
+            End::PowerCut
+        } else {
+            End::Kill
+        });
+        // A cut that waits for an operation of the disk is for one of the next process.
+        let mut cut_at = None;
+        self.machine
+            .faults(|faults| cut_at = faults.crash_at_op.take());
         let disk = self.machine.env().disk;
         let is_marked = |dir: &Path| disk.exists(&dir.join(METADATA_MARK)).unwrap_or(true);
         let dirs = self.config.log_dirs.iter();
@@ -172,6 +181,7 @@ impl Host {
                 .and_then(|()| disk.sync_dir(dir.parent().unwrap_or(dir)));
             replaced.expect("a directory of a node that does not run can be replaced");
         }
+        self.machine.faults(|faults| faults.crash_at_op = cut_at);
         !taken.is_empty()
     }
 

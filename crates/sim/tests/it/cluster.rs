@@ -193,3 +193,9 @@ fn a_skewed_clock_need_not_be_seen_where_nobody_is_served() {
 fn disks_are_fast_before_every_replica_has_to_be_in_sync() {
     check_load(53, Load::QuietMoves);
 }
+
+/// A node lost its power, and its disk was replaced before the power was back, which the machine refuses.
+#[test]
+fn a_disk_may_be_replaced_at_a_node_without_power() {
+    check_load(244, Load::Moves);
+}
