@@ -137,7 +137,7 @@ def a_kill_keeps_every_acknowledged_byte():
 @fact
 def six_partitions_hold_every_line_of_a_real_log_once():
     path, name = real_file(), topic("real", 6)
-    load(path, "kcat", "-b", BOOTSTRAP, "-P", "-t", name, "-z", "lz4", "-X", "sticky.partitioning.linger.ms=0")
+    load(path, "kcat", "-b", BOOTSTRAP, "-P", "-t", name, "-z", "lz4", "-X", "sticky.partitioning.linger.ms=0", "-X", "enable.idempotence=true")
     parts = read_back(name, 6)
     that(all(parts), "a partition got nothing")
     lines = sorted(line for part in parts for line in part.split(b"\n") if line)

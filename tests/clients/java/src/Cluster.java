@@ -52,7 +52,10 @@ final class Cluster implements AutoCloseable {
             Map<TopicPartition, Optional<Throwable>> elected = get(admin.electLeaders(type, Set.of(known, missing)).partitions());
             equal(kind(elected.get(known)), ElectionNotNeededException.class, type + " of " + known);
             equal(kind(elected.get(missing)), UnknownTopicOrPartitionException.class, type + " of " + missing);
-            equal(get(admin.electLeaders(type, null).partitions()), Map.of(), type + " of all");
+            // Where a node was killed, others lead what it led.
+            var all = get(admin.electLeaders(type, null).partitions());
+            that(all.values().stream().allMatch(Optional::isEmpty), type + " of all: " + all);
+            that(all.isEmpty() || get(admin.describeCluster().nodes()).size() > 1, type + " of all, at one node: " + all);
         }
     }
 
