@@ -64,6 +64,8 @@ struct Seen {
     /// Of each broker, or why it said nothing.
     log_dirs: BTreeMap<i32, Result<Vec<LogDir>, Unheard>>,
     topics: Vec<Topic>,
+    /// No broker that answers has a controller: brokers, leaders and replicas in sync are those of the moment before.
+    is_old: bool,
     details: Details,
     features: BTreeMap<String, i16>,
     /// Brokers that live and have no controller, or refuse every partition that they lead, as others say.
@@ -212,14 +214,27 @@ fn write_status(out: &mut impl Write, seen: &Seen) -> std::io::Result<()> {
     writeln!(out, "directories  {}, {failed} offline", dirs.len())?;
     let count: usize = seen.topics.iter().map(|topic| topic.partitions.len()).sum();
     let state = findings::Partitions::of(seen);
-    writeln!(
+    write!(
         out,
-        "partitions   {count} of {} topics, {} offline, {} below min.insync.replicas, {} under-replicated",
+        "partitions   {count} of {} topics, {} offline",
         seen.topics.len(),
         state.offline.len(),
-        state.below_min.len(),
-        state.under_replicated.len()
     )?;
+    let old = if seen.is_old {
+        " (as last known: no broker that answers has a controller)"
+    } else {
+        ""
+    };
+    if seen.is_unserved {
+        writeln!(out, ": no broker that answers has a controller")?;
+    } else {
+        writeln!(
+            out,
+            ", {} below min.insync.replicas, {} under-replicated{old}",
+            state.below_min.len(),
+            state.under_replicated.len()
+        )?;
+    }
     let features = seen.features.iter();
     let features: Vec<String> = features
         .map(|(name, level)| format!("{} {level}", model::printable(name)))

@@ -8,7 +8,7 @@ use std::fmt;
 use client::{BrokerInfo, LogDir, Partition, QuorumInfo, ReplicaInfo, Topic};
 
 use super::sights::Voter;
-use super::unheard::{Unheard, is_it};
+use super::unheard::{IS_FULL, Unheard, is_it};
 use super::{Moving, Seen, Still, address_of, now};
 
 /// A voter that has not fetched for so long does not follow: five times Kafka's `controller.quorum.fetch.timeout.ms`.
@@ -178,6 +178,9 @@ fn unfence(seen: &Seen, broker: &BrokerInfo) -> String {
         Some(Err(late @ Unheard::Late { is_open, .. })) => {
             format!("it {late} at {at}: {}", is_it(*is_open))
         }
+        Some(Err(Unheard::Ended(_))) => format!(
+            "it runs at {at} and ends connections: {IS_FULL} Or has it just started? One that has is let in within seconds, ask again"
+        ),
         Some(Ok(_) | Err(Unheard::Refuses(_))) => format!(
             "it runs at {at}: one that has just started is let in within seconds, ask again; if it stays so, its log says what it waits for"
         ),
@@ -216,10 +219,15 @@ fn directories(seen: &Seen, found: &mut Vec<Finding>) {
                     is_it(*is_open)
                 ),
             )),
-            Err(why) => found.push(finding(
-                format!("broker {broker} {why}"),
-                "is its process up, and is its advertised address one that can be reached from here?",
-            )),
+            Err(why) => {
+                let reached =
+                    "is its process up, and is its advertised address one that can be reached from here?";
+                let todo = match why {
+                    Unheard::Ended(_) => format!("{IS_FULL} If not: {reached}"),
+                    _ => reached.to_owned(),
+                };
+                found.push(finding(format!("broker {broker} {why}"), todo));
+            }
         }
     }
 }
@@ -575,10 +583,8 @@ fn holders(partitions: &[Named<'_>]) -> Vec<i32> {
 
 /// True if a broker does not have to be started: it says that it is cut off, answers, or refuses to.
 fn runs(seen: &Seen, broker: i32) -> bool {
-    let answers = matches!(
-        seen.log_dirs.get(&broker),
-        Some(Ok(_) | Err(Unheard::Refuses(_)))
-    );
+    let dirs = seen.log_dirs.get(&broker);
+    let answers = dirs.is_some_and(|dirs| dirs.as_ref().map_or_else(Unheard::runs, |_| true));
     answers || seen.cut_off.contains_key(&broker)
 }
 

@@ -17,7 +17,7 @@ use wire::messages::{ListOffsetsRequest, ListPartitionReassignmentsRequest};
 
 use super::asking::{Asking, Pending};
 use super::sights::{self, Sights};
-use super::unheard::{Unheard, is_it, is_late};
+use super::unheard::{IS_FULL, Unheard, is_it, is_late};
 use super::{Details, Moving, Seen, Still, details, findings};
 use crate::arguments::Global;
 use crate::failure::Failure;
@@ -98,6 +98,7 @@ fn with_controller(
         quorum: quorum.map_err(|error| error.to_string()),
         features: features.get("describing features").unwrap_or_default(),
         serves_nothing: live.map(|broker| broker.id).filter(silent).collect(),
+        is_old: false,
         is_unserved: false,
         cut_off,
         voters,
@@ -125,6 +126,7 @@ fn without_controller(
         quorum: quorum.map_err(|error| error.to_string()),
         features: features.get("describing features").unwrap_or_default(),
         serves_nothing: cut_off.keys().copied().collect(),
+        is_old: true,
         is_unserved: !cut_off.is_empty() && !cluster.brokers.iter().any(serves),
         cut_off,
         voters: BTreeMap::new(),
@@ -345,10 +347,10 @@ fn still(dirs: &LogDirs, leader: i32, of: &Moving) -> Option<Duration> {
     files(dirs, leader, of).find_map(|it| it.reassignment_still)
 }
 
-/// A broker that takes connections and answers nothing is no member of its cluster yet. It answers questions about the quorum.
+/// The failure of a broker that took the connection and answered nothing: it has no place for it, or is no member of its cluster yet. One
+/// that is none answers questions about the quorum.
 fn waits(error: Error) -> Failure {
     let address = match &error {
-        Error::Lost { address, .. } => address,
         Error::NoGreeting { address, source } if is_late(source.kind()) => {
             let what = format!("{address} took the connection and gave no answer: {source}");
             return Failure::new(what).hint(format!(
@@ -356,6 +358,7 @@ fn waits(error: Error) -> Failure {
                 is_it(true)
             ));
         }
+        Error::Lost { address, .. } => address,
         Error::Connect { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
             return Failure::new(&error)
                 .hint(format!("start a broker there with `esker serve`. {OTHERS}"));
@@ -368,20 +371,27 @@ fn waits(error: Error) -> Failure {
         ..Options::default()
     };
     let sight = Client::quorum_at(&Env::real(), address, options);
-    if let Ok(QuorumSight {
-        cut_off: Some(words),
-        ..
-    }) = sight
-        && words.contains("a new cluster begins")
-    {
-        let what = format!(
-            "{address} is up and serves nobody: {}",
-            model::printable(&words)
-        );
-        return Failure::new(what).hint("start the voters that are missing");
+    let said = match sight {
+        Ok(QuorumSight {
+            cut_off: Some(words),
+            ..
+        }) => words,
+        Ok(QuorumSight {
+            quorum: Err(why @ Error::NoController { .. }),
+            ..
+        }) => why.to_string(),
+        _ => {
+            let what = format!("{address} took the connection and ended it: {error}");
+            return Failure::new(what).hint(format!("{IS_FULL} Or has it just started? {OTHERS}"));
+        }
+    };
+    let words = model::printable(&said);
+    if said.contains("a new cluster begins") {
+        return Failure::new(format!("{address} is up and serves nobody: {words}"))
+            .hint("start the voters that are missing");
     }
     let what =
-        format!("{address} is up and serves nobody: it waits for voters of its cluster ({error})");
+        format!("{address} is up and serves nobody: it waits for voters of its cluster ({words})");
     Failure::new(what).hint(
         "start the other voters: it takes a majority of them, and in a new cluster all; its log says whom it does not reach",
     )
@@ -408,5 +418,23 @@ mod tests {
         assert!(look(&global).is_err());
         let took = env.clock.now().since(began);
         assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+
+    /// A connection that was lost was taken for a sign of missing voters, whatever the broker said of its quorum.
+    #[test]
+    #[allow(clippy::disallowed_methods)] // a real peer
+    fn a_lost_connection_alone_is_no_sign_that_voters_are_missing() {
+        let full = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = full.local_addr().expect("it listens").to_string();
+        let ends = std::thread::spawn(move || drop(full.accept()));
+        let failure = waits(Error::Lost {
+            address: address.clone(),
+            source: ErrorKind::UnexpectedEof.into(),
+        });
+        ends.join().expect("it was asked about the quorum");
+        let text = format!("{failure:?}");
+        assert!(text.contains("took the connection and ended it"), "{text}");
+        assert!(text.contains("max.connections"), "{text}");
+        assert!(!text.contains("voters"), "{text}");
     }
 }

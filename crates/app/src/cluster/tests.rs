@@ -90,6 +90,7 @@ fn healthy() -> Seen {
         ]
         .into(),
         serves_nothing: Vec::new(),
+        is_old: false,
         is_unserved: false,
         cut_off: BTreeMap::new(),
         voters: BTreeMap::new(),
@@ -179,6 +180,7 @@ fn a_voter_that_is_silent_or_never_came_is_named_with_what_may_still_be_lost() {
 fn a_controller_that_nobody_reaches_is_told_first_and_the_rest_is_still_shown() {
     let mut seen = healthy();
     seen.quorum = Err("describing the quorum: there is no leader".into());
+    seen.is_old = true;
     let findings = told(&seen);
     assert_eq!(findings.len(), 1);
     assert!(
@@ -190,6 +192,12 @@ fn a_controller_that_nobody_reaches_is_told_first_and_the_rest_is_still_shown() 
     let text = text(&seen);
     assert!(
         text.contains("controller   not reachable\n") && text.contains("brokers      3"),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "0 under-replicated (as last known: no broker that answers has a controller)\n"
+        ),
         "{text}"
     );
     assert_eq!(status_json(&seen, &[])["quorum"], Value::Null);
@@ -391,7 +399,8 @@ fn late(is_open: bool) -> Unheard {
 #[test]
 fn only_a_broker_that_is_down_is_to_be_started() {
     let words = "broker 3 has no controller".to_owned();
-    let refuses = Unheard::Refuses("the connection to h:9095 was lost".into());
+    let refuses = Unheard::Refuses("not now".into());
+    let ended = Unheard::Ended("the connection to h:9095 was lost".into());
     let down = Unheard::Down("cannot connect".into());
     let fenced =
         "broker 3 is fenced: see what is said of it above; replicas catch up by themselves then";
@@ -404,6 +413,7 @@ fn only_a_broker_that_is_down_is_to_be_started() {
             fenced,
         ),
         (None, Some(Err(refuses)), "it runs at h:9095", fenced),
+        (None, Some(Err(ended)), "max.connections", fenced),
         (
             None,
             Some(Err(late(false))),
@@ -438,6 +448,23 @@ fn only_a_broker_that_is_down_is_to_be_started() {
         let starts = told(&seen)[0].1.contains("start node 3");
         assert_eq!(starts, todo.contains("start broker 3"), "{:?}", told(&seen));
     }
+}
+
+#[test]
+fn a_broker_that_ends_connections_may_have_no_place_for_them() {
+    let mut seen = healthy();
+    let lost = client::Error::Lost {
+        address: "h:9094".into(),
+        source: std::io::ErrorKind::UnexpectedEof.into(),
+    };
+    let ended = Unheard::new(&lost, Duration::from_secs(3));
+    seen.log_dirs.insert(2, Err(ended));
+    let (what, todo) = &told(&seen)[0];
+    assert!(what.starts_with("broker 2 does not answer"), "{what}");
+    assert!(
+        todo.starts_with("are all its places for connections taken (max.connections;"),
+        "{todo}"
+    );
 }
 
 #[test]

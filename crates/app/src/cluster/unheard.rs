@@ -15,7 +15,9 @@ pub(super) enum Unheard {
     Late { time: Duration, is_open: bool },
     /// The address is not reached, or leads nowhere.
     Unreached(String),
-    /// It took the connection, and ended it or refused the question.
+    /// It took the connection and ended it: it has no place for it, no controller yet, or is on its way out.
+    Ended(String),
+    /// It refused the question.
     Refuses(String),
 }
 
@@ -43,10 +45,20 @@ impl Unheard {
             Error::Connect { .. } | Error::Address { .. } | Error::Protocol { .. } => {
                 Unheard::Unreached(error.to_string())
             }
+            Error::NoGreeting { .. } | Error::Lost { .. } => Unheard::Ended(error.to_string()),
             _ => Unheard::Refuses(error.to_string()),
         }
     }
+
+    /// True if its process answers the network.
+    pub(super) fn runs(&self) -> bool {
+        matches!(self, Unheard::Ended(_) | Unheard::Refuses(_))
+    }
 }
+
+/// The cause of a connection that was taken and ended, as a question.
+pub(super) const IS_FULL: &str =
+    "are all its places for connections taken (max.connections; its log and /readyz say so)?";
 
 /// The causes of a silence, as a question.
 pub(super) fn is_it(is_open: bool) -> &'static str {
@@ -67,9 +79,10 @@ impl fmt::Display for Unheard {
             Unheard::Late { time, .. } => {
                 write!(out, "did not answer in {} s", time.as_secs_f64().round())
             }
-            Unheard::Down(why) | Unheard::Unreached(why) | Unheard::Refuses(why) => {
-                write!(out, "does not answer: {why}")
-            }
+            Unheard::Down(why)
+            | Unheard::Unreached(why)
+            | Unheard::Ended(why)
+            | Unheard::Refuses(why) => write!(out, "does not answer: {why}"),
         }
     }
 }
