@@ -23,6 +23,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A broker that has not greeted by then is passed over, where others can be asked.
 const HELLO_WAIT: Duration = Duration::from_secs(3);
 
+/// A broker hears of a topic that was made at another one in less.
+const NEWS_WAIT: Duration = Duration::from_millis(500);
+/// Between two looks for such a topic.
+const NEWS_PAUSE: Duration = Duration::from_millis(50);
+
 /// A restart of a broker that takes less is not reported by a client that outlives outages.
 const OUTAGE_REPORTED_AFTER: Duration = Duration::from_secs(1);
 
@@ -379,7 +384,7 @@ impl Client {
         })
     }
 
-    /// One topic from the cache, else from the cluster. A topic that does not exist is an error at once.
+    /// One topic from the cache, else from the cluster. A topic that does not exist is an error as soon as a broker would have heard of it.
     pub fn topic(&mut self, name: &str) -> Result<Topic, Error> {
         self.find_topic(name, false)
     }
@@ -394,10 +399,12 @@ impl Client {
             return Ok(topic.clone());
         }
         self.retry(&format!("finding topic {name}"), |client| {
+            if !create {
+                return client.look_for(name);
+            }
             // Ask without creating first: a topic that exists costs one question either way.
-            let first = client.look_up(name, false);
-            match first {
-                Err(Error::NoTopic { .. }) if create => {}
+            match client.look_up(name, false) {
+                Err(Error::NoTopic { .. }) => {}
                 result => return result,
             }
             match client.look_up(name, true) {
@@ -413,6 +420,22 @@ impl Client {
                 result => result,
             }
         })
+    }
+
+    /// Looks again for a topic that one of several brokers does not know: it may have been made at another one a moment ago.
+    fn look_for(&mut self, name: &str) -> Result<Topic, Error> {
+        let until = self.env.clock.now().plus(NEWS_WAIT);
+        let until = self.deadline.map_or(until, |deadline| deadline.min(until));
+        loop {
+            let found = self.look_up(name, false);
+            let next = self.env.clock.now().plus(NEWS_PAUSE);
+            match found {
+                Err(Error::NoTopic { .. }) if 1 < self.brokers.len() && next < until => {
+                    self.env.threads.bell().wait(Some(next));
+                }
+                found => return found,
+            }
+        }
     }
 
     fn look_up(&mut self, name: &str, create: bool) -> Result<Topic, Error> {

@@ -107,6 +107,8 @@ pub(crate) struct State {
     pub(crate) rotten: Vec<std::ops::Range<i64>>,
     /// Of each partition, by its place among the hosts.
     pub(crate) leaders: Vec<usize>,
+    /// Questions about the topic that are answered as if it were not there.
+    pub(crate) unheard: usize,
 }
 
 #[derive(Clone)]
@@ -127,6 +129,7 @@ impl Fake {
             batch_bytes_max: 1 << 20,
             rotten: Vec::new(),
             leaders: (0..partitions).map(|at| at % HOSTS.len()).collect(),
+            unheard: 0,
         })))
     }
 
@@ -256,7 +259,7 @@ impl Socket {
         let encoded = match key {
             ApiKey::ApiVersions => answer!(versions()),
             ApiKey::Metadata => answer!(metadata(
-                &state.leaders,
+                &mut state,
                 &MetadataRequest::decode(&mut r, version).unwrap()
             )),
             ApiKey::InitProducerId => answer!(InitProducerIdResponse {
@@ -320,7 +323,11 @@ fn versions() -> ApiVersionsResponse {
     }
 }
 
-fn metadata(leaders: &[usize], request: &MetadataRequest) -> MetadataResponse {
+fn metadata(state: &mut State, request: &MetadataRequest) -> MetadataResponse {
+    let is_asked = request.topics.as_ref().is_some_and(|it| !it.is_empty());
+    let is_heard = !is_asked || state.unheard == 0;
+    state.unheard -= usize::from(!is_heard);
+    let leaders = &state.leaders;
     let partition = |index: usize| MetadataResponsePartition {
         partition_index: index as i32,
         leader_id: leaders[index] as i32 + 1,
@@ -332,7 +339,7 @@ fn metadata(leaders: &[usize], request: &MetadataRequest) -> MetadataResponse {
         .flatten()
         .filter_map(|topic| topic.name.clone());
     let topic = |name: String| match name.as_str() {
-        TOPIC => MetadataResponseTopic {
+        TOPIC if is_heard => MetadataResponseTopic {
             name: Some(name),
             topic_id: ID,
             partitions: (0..leaders.len()).map(partition).collect(),

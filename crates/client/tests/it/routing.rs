@@ -47,3 +47,15 @@ fn a_topic_is_asked_for_once() {
     );
     assert!(matches!(client.topic("other"), Err(Error::NoTopic { .. })));
 }
+
+/// A topic that was made at another broker a moment ago was said not to exist.
+#[test]
+fn a_topic_that_a_broker_has_not_heard_of_yet_is_looked_for_again() {
+    let fake = Fake::new(4);
+    let mut client = Client::connect(&fake.env(), "fake:9092", Options::default()).unwrap();
+    fake.0.lock().unwrap().unheard = 2;
+    assert_eq!(client.topic(TOPIC).unwrap().partitions.len(), 4);
+    client.forget_topic(TOPIC);
+    fake.0.lock().unwrap().unheard = usize::MAX;
+    assert!(matches!(client.topic(TOPIC), Err(Error::NoTopic { .. })));
+}
