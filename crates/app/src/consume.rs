@@ -5,11 +5,12 @@ mod group;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use client::{
-    Client, Consumer, ConsumerOptions, Fetched, OffsetSpec, Outages, Skipped, Taken, Topic,
+    Client, Consumer, ConsumerOptions, Fetched, OffsetSpec, Outage, Outages, Skipped, Taken, Topic,
 };
 use env::Env;
 use model::Instant;
@@ -160,6 +161,8 @@ pub(crate) fn beyond(
 
 /// A partition whose leader gives no answer in this time is read after the others.
 const LEADER_WAIT: Duration = Duration::from_secs(3);
+/// Between two looks for the leader of partitions of which none has one, or that a group's member waits for.
+const LEADER_PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks for partitions that are new: a metadata request of one topic, so a hundred readers cost 20 a second.
 const NEW_PARTITIONS_PAUSE: Duration = Duration::from_secs(5);
 
@@ -226,9 +229,22 @@ fn soon(
     partitions: &[i32],
     place: OffsetSpec,
 ) -> Result<BTreeMap<i32, i64>, client::Error> {
-    let isolation = args.isolation.into();
+    soon_of(
+        client,
+        (&args.topic, args.isolation.into()),
+        partitions,
+        place,
+    )
+}
+
+fn soon_of(
+    client: &mut Client,
+    (topic, isolation): (&str, client::Isolation),
+    partitions: &[i32],
+    place: OffsetSpec,
+) -> Result<BTreeMap<i32, i64>, client::Error> {
     client.within(LEADER_WAIT, |client| {
-        client.resolve(&args.topic, &places(partitions, place), isolation)
+        client.resolve(topic, &places(partitions, place), isolation)
     })
 }
 
@@ -236,48 +252,43 @@ fn places(partitions: &[i32], place: OffsetSpec) -> Vec<(i32, OffsetSpec)> {
     partitions.iter().map(|index| (*index, place)).collect()
 }
 
-/// The partitions that can be read now, and those without a leader that answers. All can, if none can: all are waited for then.
-fn divided(
+/// The partitions that can be read now, and those without a leader that answers.
+pub(crate) fn divided(
     client: &mut Client,
-    args: &ConsumeArgs,
-    all: Vec<i32>,
-) -> Result<(Vec<i32>, Vec<i32>), Failure> {
-    let is_outage = |found: Result<_, client::Error>| found.is_err_and(|error| error.is_outage());
-    if all.len() == 1 || !is_outage(soon(client, args, &all, OffsetSpec::End)) {
-        return Ok((all, Vec::new()));
+    (name, isolation): (&str, client::Isolation),
+    all: &[i32],
+) -> Result<(Vec<i32>, Vec<i32>), client::Error> {
+    let is_away = |client: &mut Client, some: &[i32]| {
+        let found = soon_of(client, (name, isolation), some, OffsetSpec::End);
+        found.is_err_and(|error| error.is_outage())
+    };
+    if all.is_empty() || !is_away(client, all) {
+        return Ok((all.to_vec(), Vec::new()));
     }
-    let topic = match client.topic(&args.topic) {
-        Err(error) if error.is_outage() => return Ok((all, Vec::new())),
+    let topic = match client.topic(name) {
+        Err(error) if error.is_outage() => return Ok((Vec::new(), all.to_vec())),
         topic => topic?,
     };
     let mut by_leader: BTreeMap<Option<i32>, Vec<i32>> = BTreeMap::new();
-    for index in &all {
+    for index in all {
         let partition = topic.partitions.get(*index as usize);
         let leader = partition.and_then(|partition| partition.leader);
         by_leader.entry(leader).or_default().push(*index);
     }
+    let is_only = by_leader.len() == 1;
     let (mut led, mut leaderless) = (Vec::new(), Vec::new());
     for (leader, some) in by_leader {
-        let is_led = leader.is_some() && !is_outage(soon(client, args, &some, OffsetSpec::End));
+        let is_led = leader.is_some() && !is_only && !is_away(client, &some);
         let of = if is_led { &mut led } else { &mut leaderless };
         of.extend(some);
     }
-    if led.is_empty() {
-        return Ok((all, Vec::new()));
-    }
     led.sort_unstable();
     leaderless.sort_unstable();
-    if !leaderless.is_empty() {
-        report_leaderless(&args.topic, &led, &leaderless);
-    }
     Ok((led, leaderless))
 }
 
-fn report_leaderless(topic: &str, led: &[i32], leaderless: &[i32]) {
-    let list = |of: &[i32], comma: &str| {
-        let of: Vec<String> = of.iter().map(i32::to_string).collect();
-        of.join(comma)
-    };
+/// Writes a line that names partitions without a leader, and what becomes of `theirs`.
+pub(crate) fn report_leaderless(topic: &str, leaderless: &[i32], theirs: &str) {
     let (what, their) = match leaderless {
         [one] => (format!("partition {one} of {topic} has"), "its"),
         all => (
@@ -285,10 +296,12 @@ fn report_leaderless(topic: &str, led: &[i32], leaderless: &[i32]) {
             "their",
         ),
     };
-    env::tell!(
-        "{what} no leader that answers, and {their} records come last, if ever: `esker cluster status` says why, and -p {} reads the others alone",
-        list(led, ",")
-    );
+    env::tell!("{what} no leader that answers, and {their} {theirs}");
+}
+
+fn list(of: &[i32], comma: &str) -> String {
+    let of: Vec<String> = of.iter().map(i32::to_string).collect();
+    of.join(comma)
 }
 
 pub(crate) fn consume(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
@@ -316,7 +329,7 @@ fn read(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
     let mut client = connect(&Env::real(), global)?;
     let topic = client.topic(&args.topic)?;
     let all = chosen(&topic, &args.partition)?;
-    let (led, leaderless) = divided(&mut client, args, all)?;
+    let (led, leaderless) = led_first(&mut client, global, args, all)?;
     let known = args.partition.is_empty().then_some(topic.partitions.len());
     let growth = (!args.exit).then(|| Growth::new(&client, known, &leaderless));
     let mut left = Left::new(args.count);
@@ -326,6 +339,46 @@ fn read(global: &Global, args: &ConsumeArgs) -> Result<(), Failure> {
     }
     let client = connect(&Env::real(), global)?;
     read_of(global, args, client, &leaderless, None, &mut left)
+}
+
+/// The partitions to be read first, and those without a leader that answers. A reader that outlives outages waits for the first leader.
+/// One that does not has all to be read, if none can be: what it reads then says why.
+fn led_first(
+    client: &mut Client,
+    global: &Global,
+    args: &ConsumeArgs,
+    all: Vec<i32>,
+) -> Result<(Vec<i32>, Vec<i32>), Failure> {
+    let of = (args.topic.as_str(), args.isolation.into());
+    let (mut led, mut leaderless) = divided(client, of, &all)?;
+    if leaderless.is_empty() {
+        return Ok((led, leaderless));
+    }
+    if !led.is_empty() {
+        let theirs = format!(
+            "records come last, if ever: `esker cluster status` says why, and -p {} reads the others alone",
+            list(&led, ",")
+        );
+        report_leaderless(&args.topic, &leaderless, &theirs);
+        return Ok((led, leaderless));
+    }
+    let Outages::Outlived(report) = options(global, args).outages else {
+        return Ok((all, Vec::new()));
+    };
+    report_leaderless(
+        &args.topic,
+        &leaderless,
+        "records are waited for: `esker cluster status` says why",
+    );
+    let (clock, bell) = (Arc::clone(&client.env().clock), client.env().threads.bell());
+    let began = clock.now();
+    while led.is_empty() {
+        bell.wait(Some(clock.now().plus(LEADER_PAUSE)));
+        client.forget_topic(&args.topic);
+        (led, leaderless) = divided(client, of, &all)?;
+    }
+    report(Outage::Over(clock.now().since(began)));
+    Ok((led, leaderless))
 }
 
 fn read_of(

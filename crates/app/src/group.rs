@@ -17,6 +17,7 @@ use wire::ErrorCode;
 
 use crate::arguments::Global;
 use crate::connect::connect;
+use crate::consume;
 use crate::failure::Failure;
 use crate::table::Table;
 
@@ -85,7 +86,7 @@ pub(crate) struct ResetArgs {
 pub(crate) struct Target {
     /// `beginning`, `end`, an offset, `-N` (N before the end), `-1h` (an hour ago), or `@` and a time (milliseconds, RFC 3339 or
     /// local)
-    #[arg(long, value_name = "WHERE", allow_hyphen_values = true, value_parser = crate::consume::place)]
+    #[arg(long, value_name = "WHERE", allow_hyphen_values = true, value_parser = consume::place)]
     pub(crate) to: Option<OffsetSpec>,
     /// To the first record that is at most this old, such as 90s, 15m, 6h or 2d
     #[arg(long, value_name = "DURATION", value_parser = crate::moment::duration)]
@@ -355,7 +356,7 @@ fn lags(
     Ok(table)
 }
 
-/// Where the logs begin and end; nothing for topics that are gone.
+/// Where the logs begin and end; nothing for topics that are gone and for partitions without a leader.
 fn logs(client: &mut Client, parts: &[&Part]) -> Result<BTreeMap<Part, Range<i64>>, Failure> {
     let mut by_topic: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for (topic, partition) in parts {
@@ -363,9 +364,18 @@ fn logs(client: &mut Client, parts: &[&Part]) -> Result<BTreeMap<Part, Range<i64
     }
     let mut logs = BTreeMap::new();
     for (topic, partitions) in by_topic {
+        let isolation = Isolation::ReadUncommitted;
+        let (led, leaderless) = match consume::divided(client, (topic, isolation), &partitions) {
+            Err(client::Error::NoTopic { .. }) => continue,
+            divided => divided?,
+        };
+        if !leaderless.is_empty() {
+            let theirs = "end is not known: `esker cluster status` says why";
+            consume::report_leaderless(topic, &leaderless, theirs);
+        }
         let mut find = |place: OffsetSpec| {
-            let places: Vec<(i32, OffsetSpec)> = partitions.iter().map(|it| (*it, place)).collect();
-            client.resolve(topic, &places, Isolation::ReadUncommitted)
+            let places: Vec<(i32, OffsetSpec)> = led.iter().map(|it| (*it, place)).collect();
+            client.resolve(topic, &places, isolation)
         };
         let found =
             find(OffsetSpec::Beginning).and_then(|starts| Ok((starts, find(OffsetSpec::End)?)));
@@ -440,10 +450,7 @@ fn reset(client: &mut Client, args: &ResetArgs, json: bool) -> Result<(), Failur
     }
     for topic in &args.topic {
         let all = client.topic(topic)?;
-        wanted.insert(
-            topic.clone(),
-            crate::consume::chosen(&all, &args.partition)?,
-        );
+        wanted.insert(topic.clone(), consume::chosen(&all, &args.partition)?);
     }
     if args.topic.is_empty() && !args.partition.is_empty() {
         for partitions in wanted.values_mut() {
@@ -575,7 +582,7 @@ fn delete_committed(client: &mut Client, group: &str, topic: &str) -> Result<(),
     let is_nothing = partitions.is_empty();
     if is_nothing {
         // Asked all the same, because the broker knows more: whether there is such a group, and whether it reads the topic.
-        partitions = crate::consume::chosen(&client.topic(topic)?, &[])?;
+        partitions = consume::chosen(&client.topic(topic)?, &[])?;
     }
     client
         .delete_committed(group, topic, &partitions)

@@ -9,11 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{Consumer, Member, OffsetSpec};
+use client::{Consumer, Member, OffsetSpec, Outages};
 use env::Env;
 use model::Instant;
 
-use super::{ConsumeArgs, Left, Printer, options, print, stopped};
+use super::{
+    ConsumeArgs, LEADER_PAUSE, Left, Printer, divided, options, places, print, report_leaderless,
+    soon, stopped,
+};
 use crate::arguments::Global;
 use crate::connect::connect;
 use crate::failure::Failure;
@@ -36,6 +39,15 @@ struct Reader<'a> {
     next: BTreeMap<i32, i64>,
     /// What of that is committed.
     committed: BTreeMap<i32, i64>,
+    /// Partitions whose leader does not answer, so that it is not known where they begin.
+    waiting: BTreeMap<i32, OffsetSpec>,
+    /// Partitions that had no leader when this reader began, and are to be read up to the end that they have once there is one.
+    endless: BTreeSet<i32>,
+    next_look: Instant,
+    /// When the reader ends that waits for a leader and reads nothing, if ever.
+    waits_until: Option<Instant>,
+    /// How long it waits, if not for ever.
+    patience: Option<Duration>,
     next_commit: Instant,
     empty_beats: u32,
     left: Left,
@@ -47,16 +59,27 @@ pub(super) fn consume(global: &Global, args: &ConsumeArgs, group: &str) -> Resul
     let topic = client.topic(&args.topic)?;
     let known = topic.partitions.len() as i32;
     let mut left = Left::new(args.count);
+    let mut endless = BTreeSet::new();
     if args.exit {
-        let ends: Vec<_> = (0..known).map(|index| (index, OffsetSpec::End)).collect();
-        left.ends = client.resolve(&args.topic, &ends, args.isolation.into())?;
+        let isolation = args.isolation.into();
+        let all: Vec<i32> = (0..known).collect();
+        let (led, leaderless) = divided(&mut client, (&args.topic, isolation), &all)?;
+        left.ends = client.resolve(&args.topic, &places(&led, OffsetSpec::End), isolation)?;
+        endless.extend(leaderless);
     }
     let (member, given) = Member::join(&mut client, group, &args.topic)?;
+    let now = client.env().clock.now();
+    let options = options(global, args);
     let mut reader = Reader {
         args,
         group,
-        next_commit: client.env().clock.now().plus(COMMIT_PAUSE),
-        consumer: Consumer::new(client, options(global, args)),
+        waiting: BTreeMap::new(),
+        endless,
+        next_look: now,
+        waits_until: None,
+        patience: matches!(options.outages, Outages::Bounded).then(|| global.timeout()),
+        next_commit: now.plus(COMMIT_PAUSE),
+        consumer: Consumer::new(client, options),
         member,
         known,
         next: BTreeMap::new(),
@@ -98,7 +121,12 @@ impl Reader<'_> {
                 self.commit()?;
                 self.next_commit = now.plus(COMMIT_PAUSE);
             }
-            if self.member.owned().is_empty() {
+            if self.next_look <= now {
+                self.look_for_leaders()?;
+                self.next_look = self.now().plus(LEADER_PAUSE);
+            }
+            // None is owned, or none of them has a leader.
+            if self.member.owned().is_empty() || self.next.is_empty() {
                 let until = self.member.next_beat().min(now.plus(IDLE_PAUSE));
                 let env = self.consumer.client().env();
                 env.threads.bell().wait(Some(until));
@@ -116,6 +144,9 @@ impl Reader<'_> {
     /// True if all that was asked for is printed.
     fn is_done(&self) -> bool {
         let is_at_end = |partition: &i32| {
+            if self.endless.contains(partition) {
+                return false;
+            }
             let end = self.left.ends.get(partition).copied().unwrap_or(0);
             self.next.get(partition).is_some_and(|next| end <= *next)
         };
@@ -154,6 +185,7 @@ impl Reader<'_> {
         let is_kept = |partition: &i32| owned.contains(partition) && given.contains(partition);
         self.next.retain(|partition, _| is_kept(partition));
         self.committed.retain(|partition, _| is_kept(partition));
+        self.waiting.retain(|partition, _| is_kept(partition));
         let topic = &self.args.topic;
         let client = self.consumer.client();
         // The topic may have got partitions.
@@ -167,15 +199,100 @@ impl Reader<'_> {
                 None => self.args.from,
             }
         };
-        let new = given.difference(&owned);
-        let places: Vec<_> = new.map(|index| (*index, place(index))).collect();
-        let starts = client.resolve(topic, &places, self.args.isolation.into())?;
-        self.next.extend(starts);
+        let new: BTreeMap<i32, OffsetSpec> = given
+            .difference(&owned)
+            .map(|index| (*index, place(index)))
+            .collect();
+        let isolation = self.args.isolation.into();
+        // A committed offset is known without a leader.
+        let is_known = |place: &OffsetSpec| matches!(place, OffsetSpec::Offset(_));
+        let unknown = new.iter().filter(|(_, place)| !is_known(place));
+        let unknown: Vec<i32> = unknown.map(|(index, _)| *index).collect();
+        let (_, leaderless) = divided(client, (topic, isolation), &unknown)?;
+        let leaderless: BTreeSet<i32> = leaderless.into_iter().collect();
+        let (waiting, led): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            (new.into_iter()).partition(|(index, _)| leaderless.contains(index));
+        let led: Vec<_> = led.into_iter().collect();
+        self.next.extend(client.resolve(topic, &led, isolation)?);
+        self.waiting.extend(waiting);
         self.consumer.clear();
         for (partition, next) in &self.next {
             self.consumer.assign(topic, *partition, *next)?;
         }
         self.member.own(self.consumer.client(), given);
+        let missing = self.missing();
+        if !missing.is_subset(&owned) {
+            let missing: Vec<i32> = missing.into_iter().collect();
+            let theirs = "records come last, if ever: `esker cluster status` says why";
+            report_leaderless(topic, &missing, theirs);
+        }
+        Ok(())
+    }
+
+    /// Partitions of this member of which something is not known, as they have no leader.
+    fn missing(&self) -> BTreeSet<i32> {
+        let owned = self.member.owned();
+        let endless = self.endless.intersection(owned).copied();
+        endless.chain(self.waiting.keys().copied()).collect()
+    }
+
+    /// Begins to read partitions whose leader has come.
+    ///
+    /// # Errors
+    /// None came for as long as this reader waits, and nothing else was read.
+    fn look_for_leaders(&mut self) -> Result<(), Failure> {
+        let missing = self.missing();
+        let Some(first) = missing.first() else {
+            self.waits_until = None;
+            return Ok(());
+        };
+        let now = self.now();
+        let patience = self.patience;
+        let until = (self.waits_until).or_else(|| patience.map(|patience| now.plus(patience)));
+        self.waits_until = until;
+        let topic = &self.args.topic;
+        if until.is_some_and(|until| until <= now) {
+            let error = client::Error::TimedOut {
+                what: "reading".to_owned(),
+                after: patience.unwrap_or_default(),
+                last: Some(Box::new(client::Error::NoLeader {
+                    topic: topic.clone(),
+                    partition: *first,
+                })),
+            };
+            return Err(error.into());
+        }
+        let client = self.consumer.client();
+        client.forget_topic(topic);
+        let found = match client.topic(topic) {
+            Err(error) if error.is_outage() => return Ok(()),
+            found => found?,
+        };
+        for index in missing {
+            if found.leader(index).is_ok() {
+                match self.begin(index) {
+                    Err(error) if error.is_outage() => {}
+                    begun => begun?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, index: i32) -> Result<(), client::Error> {
+        let client = self.consumer.client();
+        if self.endless.contains(&index) {
+            let end = soon(client, self.args, &[index], OffsetSpec::End)?;
+            self.left.ends.extend(end);
+            self.endless.remove(&index);
+        }
+        if let Some(place) = self.waiting.get(&index) {
+            let start = soon(client, self.args, &[index], *place)?;
+            self.consumer
+                .assign(&self.args.topic, index, start[&index])?;
+            self.next.extend(start);
+            self.waiting.remove(&index);
+        }
         Ok(())
     }
 
@@ -185,6 +302,9 @@ impl Reader<'_> {
             Err(error) => return Err(stopped(&mut self.consumer, error)),
         };
         let mut reached = BTreeMap::new();
+        if !fetched.is_empty() {
+            self.waits_until = None;
+        }
         for fetched in fetched {
             let is_last = print(&fetched, printer, &mut self.left, out)?;
             let partition = fetched.partition;

@@ -483,16 +483,17 @@ fn partitions_without_a_leader_are_named_and_the_others_are_read() {
     };
     let gone = leader(&nodes[0]).unwrap() as usize;
     let other = if gone == 1 { 2 } else { 1 };
-    let read = || {
+    let read = |more: &[&str]| {
         Command::new(ESKER)
-            .args(["consume", "t", "-n", "4"])
+            .args([&["consume", "t"], more].concat())
             .env("ESKER_BOOTSTRAP", &addresses[other - 1])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap()
     };
-    let mut before = read();
+    nodes[0].ok(&["consume", "t", "-g", "early", "-e"], b"");
+    let mut before = read(&["-n", "4"]);
     let mut lines = BufReader::new(before.stdout.take().unwrap()).lines();
     let seen: Vec<String> = (0..3).map(|_| lines.next().unwrap().unwrap()).collect();
     assert_eq!(seen.len(), 3);
@@ -511,7 +512,41 @@ fn partitions_without_a_leader_are_named_and_the_others_are_read() {
         "{error}"
     );
     until(|| leader(asked).is_none());
-    let mut meanwhile = read();
+    let mut meanwhile = read(&["-n", "4"]);
+    // A member of a group reads what has a leader, and commits it; one that stops at the end says that it did not come there.
+    let member = ["consume", "t", "-g", "late", "-e", "--timeout", "6"];
+    let output = asked.run(&member, b"");
+    let (code, error) = failure(&output);
+    let out = String::from_utf8_lossy(&output.stdout);
+    let mut out: Vec<&str> = out.lines().collect();
+    out.sort_unstable();
+    assert_eq!((code, out), (1, vec!["0", "1"]), "{error}");
+    let is_named = |error: &str| error.contains("partition 2 of t has no leader that answers");
+    assert!(
+        is_named(&error) && error.contains("t-2 has no leader now"),
+        "{error}"
+    );
+    let described = asked.run(&["--json", "group", "describe", "early", "late"], b"");
+    assert!(
+        is_named(&String::from_utf8_lossy(&described.stderr)),
+        "{described:?}"
+    );
+    let described: serde_json::Value = serde_json::from_slice(&described.stdout).unwrap();
+    let row = |group: usize, partition: usize| {
+        let row = &described[group]["partitions"][partition];
+        ["partition", "committed", "log_end", "lag"].map(|name| row[name].as_i64())
+    };
+    assert_eq!(row(0, 1), [Some(1), Some(1), Some(1), Some(0)]);
+    assert_eq!(row(0, 2), [Some(2), Some(1), None, None]);
+    assert_eq!(row(1, 1), [Some(1), Some(1), Some(1), Some(0)]);
+    // Those that follow wait on, and name what they wait for.
+    let mut following = [&["-p", "2", "-n", "2"][..], &["-g", "new", "-n", "4"]].map(read);
+    let mut said = following.each_mut().map(|reader| {
+        let mut lines = BufReader::new(reader.stderr.take().unwrap()).lines();
+        let line = lines.next().unwrap().unwrap();
+        assert!(is_named(&line), "{line}");
+        lines
+    });
 
     // Both readers find the leader that comes back.
     let back = start(gone);
@@ -527,5 +562,13 @@ fn partitions_without_a_leader_are_named_and_the_others_are_read() {
         assert!(reader.wait().unwrap().success());
     }
     assert_eq!(lines.next().unwrap().unwrap(), "3");
+    let [alone, member] = following.map(|reader| reader.wait_with_output().unwrap());
+    let said = said.each_mut().map(|lines| lines.next());
+    assert!(
+        alone.status.success() && member.status.success(),
+        "{said:?}"
+    );
+    assert_eq!(alone.stdout, b"2\n3\n");
+    assert_eq!(member.stdout.len(), b"0\n1\n2\n3\n".len());
     back.kill();
 }
