@@ -164,10 +164,11 @@ func join(group, name string, strategy sarama.BalanceStrategy) *member {
 		defer close(m.done)
 		for ctx.Err() == nil {
 			if err := g.Consume(ctx, []string{name}, m); err != nil && ctx.Err() == nil {
+				// Its coordinator may have gone: it is begun again, and what keeps it from a session is reported at the end.
 				m.mu.Lock()
 				m.fault = err
 				m.mu.Unlock()
-				return
+				time.Sleep(100 * time.Millisecond)
 			}
 		}
 	}()
@@ -177,7 +178,7 @@ func join(group, name string, strategy sarama.BalanceStrategy) *member {
 func (m *member) Setup(s sarama.ConsumerGroupSession) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.session, m.owned = s, nil
+	m.session, m.owned, m.fault = s, nil, nil
 	for _, parts := range s.Claims() {
 		m.owned = append(m.owned, parts...)
 	}
@@ -410,12 +411,21 @@ func fencing() {
 	first.Close()
 }
 
+// listGroups asks all brokers, one of which may just have gone: sarama asks each of them once.
+func listGroups() map[string]string {
+	listed, err := admin.ListConsumerGroups()
+	for end := time.Now().Add(waitMax); err != nil && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		listed, err = admin.ListConsumerGroups()
+	}
+	must(err, "list")
+	return listed
+}
+
 func groupAdmin() {
 	name, group := topic("adm", 2), newName("group")
 	m := join(group, name, sarama.NewBalanceStrategyRange())
 	waitFor("one member owns all", func() bool { return share(2, m) })
-	listed, err := admin.ListConsumerGroups()
-	must(err, "list")
+	listed := listGroups()
 	equal(listed[group], "consumer", "protocol type")
 	described, err := admin.DescribeConsumerGroups([]string{group})
 	must(err, "describe")
@@ -425,8 +435,7 @@ func groupAdmin() {
 	that(errors.Is(admin.DeleteConsumerGroup(group), sarama.ErrNonEmptyGroup), "a group with a member was deleted")
 	m.close()
 	must(admin.DeleteConsumerGroup(group), "delete")
-	listed, err = admin.ListConsumerGroups()
-	must(err, "list")
+	listed = listGroups()
 	_, found := listed[group]
 	that(!found, "still listed")
 }
