@@ -43,8 +43,15 @@ def free_ports(count):
     return ports
 
 
-def is_free(port):
-    """True if nobody has the port: a connection of another process may."""
+def free_places(offsets):
+    """A port from which all of `offsets` are free. It lies below those that the system gives away: what is given to another process meanwhile is none of these."""
+    for first in random.sample(range(20_000, 31_000), 200):
+        if all(_is_free(first + offset) for offset in offsets):
+            return first
+    raise StartError(f"no port from 20000 on has {len(offsets)} free ones behind it")
+
+
+def _is_free(port):
     with socket.socket() as s:
         try:
             s.bind(("127.0.0.1", port))

@@ -199,17 +199,26 @@ def what_applications_are_told_to_do_works():
         follow(session)
 
 
+def log_ends(home):
+    """The last line of each log of a cluster."""
+    return "; ".join(f"{log.name}: {(log.read_text(errors='replace').splitlines() or [''])[-1]}" for log in [home / "cluster.log", *sorted((home / "data").glob("*.log"))])
+
+
 @fact
 def the_session_of_the_readme_can_be_repeated():
     only_for_esker()
-    port = next(port for port in brokers.free_ports(20) if port + 600 < 1 << 16 and all(brokers.is_free(port + 100 * more) for more in range(3)))
+    # Of the nodes, and of their metrics: ops/cluster.
+    port = brokers.free_places([0, 100, 200, 552, 553, 554])
     at = [f"127.0.0.1:{port + 100 * more}" for more in range(3)]
     with Session("README.md", {"ESKER_BOOTSTRAP": at[0], "ESKER_PORT": str(port), "ESKER_BIN": str(brokers.esker_binary().resolve())}) as session:
         session.expected = len(at)
         home, log = session.here.home, (session.here.home / "cluster.log").open("wb")
         cluster = subprocess.Popen([ROOT / "ops/cluster", home / "data"], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **session.variables})
         try:
-            session.run("", "esker cluster status")
+            try:
+                session.run("", "esker cluster status")
+            except AssertionError as e:
+                raise AssertionError(f"{e}; {log_ends(home)}") from None
             source = pathlib.Path("/var/log/dpkg.log")
             lines = source.read_bytes().count(b"\n") if source.exists() else 0
             for kind, _, text, shown in steps("README.md"):
