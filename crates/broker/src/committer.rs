@@ -36,7 +36,7 @@ impl Committer {
     fn look(&mut self) -> Turn {
         if self.dir.has_queued() {
             match self.dir.commit_wait(self.shared.env.clock.now()) {
-                Wait::Until(until) if self.shared.linger(self.at) => {
+                Wait::Until(until) if self.shared.volumes.linger(self.at) => {
                     self.stage = Stage::Lingering;
                     return Turn::Sleep { until: Some(until) };
                 }
@@ -57,10 +57,10 @@ impl Committer {
                 Begun::Idle | Begun::Busy => {}
             }
         }
-        if self.shared.is_stopping() && !self.dir.has_queued() {
+        if self.shared.lifetime.is_stopping() && !self.dir.has_queued() {
             // A ring wakes one of us.
             self.bell.ring();
-            self.shared.on_loop_ended();
+            self.shared.lifetime.on_loop_ended();
             Turn::Done
         } else {
             Turn::Sleep { until: None }
@@ -68,8 +68,8 @@ impl Committer {
     }
 
     fn tell(&self, news: Vec<partition::News>) {
-        self.shared.spread(news);
-        self.shared.check_health();
+        self.shared.mail.spread(news);
+        self.shared.volumes.check_health();
     }
 }
 
@@ -78,7 +78,7 @@ impl Worker for Committer {
         match std::mem::take(&mut self.stage) {
             Stage::Looking => self.look(),
             Stage::Lingering => {
-                self.shared.end_linger(self.at);
+                self.shared.volumes.end_linger(self.at);
                 self.look()
             }
             Stage::Written(flight) => {
@@ -112,7 +112,7 @@ mod tests {
         bench.create("t", 1);
         bench.append_undurably("t", b"a");
         let shared = Arc::clone(&bench.shard.desk.shared);
-        let dir = Arc::clone(&shared.dirs()[0]);
+        let dir = Arc::clone(&shared.volumes.dirs()[0]);
         let mut news = Vec::new();
         let Begun::Written(flight) = dir.begin_commit(&mut news) else {
             panic!("something is queued");
@@ -124,7 +124,7 @@ mod tests {
         dir.finish(&flight, synced, &mut news);
         dir.commit(&mut news);
         assert!(!dir.has_queued());
-        shared.on_loop_ended();
+        shared.lifetime.on_loop_ended();
         assert!(bench.ends());
     }
 }

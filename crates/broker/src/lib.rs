@@ -2,6 +2,20 @@
 //!
 //! [`Broker::start`] recovers the log directories, opens the listeners and starts the loops on the given [`Env`]; the real one
 //! runs them as threads, the simulated one takes turns.
+//!
+//! # Order of locks
+//!
+//! A thread that holds a lock of one line takes only locks of later lines, and no second one of the same line:
+//!
+//! 1. `plan` of the metadata log, `applying` of the catalog;
+//! 2. `wishes`, `asked` and `preferred` of the moves, `begun` of the places;
+//! 3. the locks of `partition`, in their own order;
+//! 4. mailboxes (`posts`, `orders`, `mail`, `heard`, `queue` of the readers) and counts (`crowd`, `committed`, `software`, `errors`, `throttle`,
+//!    `telemetry`, `producer_ids`, `failure`). Each is taken for a few instructions.
+//!
+//! The order holds because news come up as values: what a change of the metadata leads to is collected under `plan` and carried out when it is
+//! free again. Orders for the worker of the quorum are put into its mailbox under `plan`, so that they come in the order of the steps. The
+//! disk may be waited for under `applying`, where partitions open and are deleted, and never under another lock of the broker.
 
 mod committer;
 mod complaints;
@@ -18,10 +32,10 @@ mod ids;
 mod inboxes;
 mod kafka;
 mod memory_use;
-mod metadata;
 pub mod metrics;
 mod mover;
 mod moves;
+mod node;
 mod ops;
 mod pending_moves;
 mod place;

@@ -15,8 +15,8 @@ use model::Instant;
 use partition::{LogDir, Move, MoveError, MoveStep};
 use wire::Uuid;
 
+use crate::control::log::Assigned;
 use crate::ids::random_uuid;
-use crate::metadata::Assigned;
 use crate::pending_moves::{self, Key};
 use crate::shared::Shared;
 
@@ -92,8 +92,14 @@ impl Mover {
 
     /// Goes on with what was on its way when the last life ended.
     fn take_up(&mut self) {
-        let topics = self.shared.topics();
-        for dir in self.shared.dirs().iter().filter(|dir| !dir.is_failed()) {
+        let topics = self.shared.catalog.topics();
+        for dir in self
+            .shared
+            .volumes
+            .dirs()
+            .iter()
+            .filter(|dir| !dir.is_failed())
+        {
             let wanted = match pending_moves::load(&*self.shared.env.disk, &dir.path) {
                 Ok(wanted) => wanted,
                 Err(error) => {
@@ -127,7 +133,7 @@ impl Mover {
         self.stored_changes = Some(changes);
         self.store_at = None;
         let shared = Arc::clone(&self.shared);
-        for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
+        for dir in shared.volumes.dirs().iter().filter(|dir| !dir.is_failed()) {
             if let Err(error) = self.store_of(dir) {
                 if self.store_at.is_none() {
                     tracing::error!(target: env::logs::MOVES, "the moves to {} are not kept: {error}", dir.path.display());
@@ -156,7 +162,7 @@ impl Mover {
     }
 
     fn bytes_per_second(&self) -> u64 {
-        let quota = self.shared.config().broker.number(QUOTA);
+        let quota = self.shared.catalog.config().broker.number(QUOTA);
         u64::try_from(quota.unwrap_or(i64::MAX)).unwrap_or(0).max(1)
     }
 
@@ -177,7 +183,7 @@ impl Mover {
             return Turn::Again;
         }
         let id = random_uuid(&self.shared.env);
-        let mut residents = self.shared.residents().iter();
+        let mut residents = self.shared.volumes.residents().iter();
         let Some(to) = residents.find(|of| Arc::ptr_eq(&of.dir, &wish.to)) else {
             unreachable!("moves go to directories of this broker")
         };
@@ -199,7 +205,7 @@ impl Mover {
         let key = (partition.topic_id, partition.index);
         let wanted = self.shared.moves.wanted(key);
         let is_wanted = wanted.is_some_and(|wish| Arc::ptr_eq(&wish.to, current.moving.target()));
-        if !is_wanted || self.shared.is_stopping() {
+        if !is_wanted || self.shared.lifetime.is_stopping() {
             self.call_off(current.moving, None);
             return Turn::Again;
         }
@@ -237,7 +243,10 @@ impl Mover {
     fn commit(&mut self, mut current: Current) -> Turn {
         let partition = current.moving.partition();
         let dir = current.moving.target().id;
-        match (self.shared).assign_dir(partition.topic_id, partition.index, dir) {
+        match (self.shared)
+            .metadata
+            .assign_dir(partition.topic_id, partition.index, dir)
+        {
             Ok(Some(assigned)) => {
                 current.assigned = Some(assigned);
                 self.current = Some(current);
@@ -250,14 +259,14 @@ impl Mover {
 
     fn await_commit(&mut self, mut current: Current, assigned: Assigned) -> Turn {
         let mut news = Vec::new();
-        let is_assigned = self.shared.is_assigned(&assigned, &mut news);
+        let is_assigned = self.shared.metadata.is_assigned(&assigned, &mut news);
         let turn = match is_assigned {
             Some(true) => {
                 let topic = current.moving.partition().topic_id;
                 current.moving.switch_over(&mut news);
                 if let Assigned::Asked { key, .. } = assigned {
                     self.shared.moves.end_asking(key);
-                    self.shared.replication().on_topics([topic]);
+                    self.shared.mail.followers.on_topics([topic]);
                 }
                 Turn::Again
             }
@@ -270,8 +279,8 @@ impl Mover {
             // The broker ends, and its next start sees what became of the record. Until then nobody appends in either place.
             None => Turn::Again,
         };
-        self.shared.spread(news);
-        self.shared.check_health();
+        self.shared.mail.spread(news);
+        self.shared.volumes.check_health();
         turn
     }
 
@@ -296,8 +305,8 @@ impl Mover {
         }
         let mut news = Vec::new();
         moving.call_off(error, &mut news);
-        self.shared.spread(news);
-        self.shared.check_health();
+        self.shared.mail.spread(news);
+        self.shared.volumes.check_health();
     }
 }
 
@@ -307,8 +316,8 @@ impl Worker for Mover {
         if let Some(current) = self.current.take() {
             return self.go_on(current);
         }
-        if self.shared.is_stopping() {
-            self.shared.on_loop_ended();
+        if self.shared.lifetime.is_stopping() {
+            self.shared.lifetime.on_loop_ended();
             return Turn::Done;
         }
         self.begin()

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use partition::{LogDir, Moved, Partition};
 use wire::Uuid;
 
+use crate::node::EndListener;
 use crate::pending_moves::Key;
 
 /// Directories remembered for partitions that do not exist: 10,000, some MiB. Past it a preference is not taken, and the partition
@@ -51,6 +52,12 @@ pub(crate) struct Moves {
     pub(crate) bell: Arc<dyn Bell>,
 }
 
+impl EndListener for Moves {
+    fn on_stopping(&self) {
+        self.ring();
+    }
+}
+
 impl Moves {
     pub(crate) fn new(bell: Arc<dyn Bell>) -> Moves {
         Moves {
@@ -62,7 +69,7 @@ impl Moves {
         }
     }
 
-    pub(crate) fn ring(&self) {
+    fn ring(&self) {
         self.bell.ring();
     }
 

@@ -307,14 +307,14 @@ mod tests {
         bench.create("t", 1);
         let partition = bench.partition("t", 0);
         let shared = Arc::clone(&bench.shard.desk.shared);
-        let broker = Arc::clone(&shared.config().broker);
-        let mut image = Image::clone(&shared.metadata.image());
+        let broker = Arc::clone(&shared.catalog.config().broker);
+        let mut image = Image::clone(&shared.catalog.image());
         let place = image.next_place();
         image
             .replay(place, &[reassigned(partition.topic_id)])
             .unwrap();
         let topic = image.topic_by_id(partition.topic_id).unwrap();
-        let residents = shared.residents().to_vec();
+        let residents = shared.volumes.residents().to_vec();
         let missing = Arc::clone(&residents[0]);
         let places = Places::new(broker.node_id, residents, missing, false);
         let open = |news: &mut Vec<News>| {
@@ -333,12 +333,12 @@ mod tests {
         let mut bench = Bench::new();
         bench.create("t", 1);
         let shared = Arc::clone(&bench.shard.desk.shared);
-        let broker = Arc::clone(&shared.config().broker);
-        let image = shared.metadata.image();
+        let broker = Arc::clone(&shared.catalog.config().broker);
+        let image = shared.catalog.image();
         let mut topic = meta::Topic::clone(image.topic("t").unwrap());
         topic.id = Uuid([7; 16]);
         topic.partitions = topic.partitions.iter().cloned().map(elsewhere).collect();
-        let residents = shared.residents().to_vec();
+        let residents = shared.volumes.residents().to_vec();
         let missing = Arc::clone(&residents[0]);
         let places = Places::new(broker.node_id, residents, missing, false);
         let open = || places.open(&topic, &Arc::default(), &broker, None, &mut Vec::new());

@@ -24,12 +24,11 @@ pub struct Replica {
 }
 
 pub(crate) fn replicas(topics: &Topics) -> Vec<Replica> {
-    let sorted = topics.sorted();
-    let all = sorted.iter().flat_map(|topic| {
+    let all = topics.sorted().flat_map(|topic| {
         let numbered = (0..).zip(&topic.sites);
         numbered.filter_map(move |(number, site)| Some((topic, number, site.here.as_ref()?)))
     });
-    let stands = |(topic, partition, here): (&&Arc<Topic>, i32, &Arc<Partition>)| Replica {
+    let stands = |(topic, partition, here): (&Arc<Topic>, i32, &Arc<Partition>)| Replica {
         topic: topic.id,
         name: Arc::clone(&topic.name),
         partition,

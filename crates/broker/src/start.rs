@@ -17,6 +17,7 @@ use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
 use meta::record::Record;
 use meta::{Endpoint, Image, ReplayError, SecurityProtocol};
 use model::{LeaderEpoch, Offset, Ticket};
+use parking_lot::Mutex;
 use partition::{Announce, Cleaning, InMemory, News, OpenError, PieceMaker, SegmentWriter, Syncer};
 use raft::Quorum;
 use wire::ErrorCode;
@@ -27,16 +28,17 @@ use self::recover::{Recovered, life_before, may_have_lost, recover};
 use crate::committer::{Committer, Stage};
 use crate::control::boot::{BootError, quorum_identity, quorum_settings};
 use crate::control::{
-    self, Enrolment, Mailbox, Membership, Plan, QuorumWorker, SnapshotTimer, Unfit,
+    self, Enrolment, Mailbox, Membership, MetadataLog, Plan, QuorumWorker, SnapshotTimer, Unfit,
 };
 use crate::event_loop::Shard;
 use crate::ids::random_uuid;
 use crate::inboxes::{Inbox, Inboxes, Redeemed, ShardId};
 use crate::memory_use::Held;
-use crate::metadata::Metadata;
 use crate::metrics::Watch;
 use crate::mover::Mover;
-use crate::reads::ReaderLoop;
+use crate::moves::Moves;
+use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Mail, Meters, Volumes};
+use crate::reads::{ReaderLoop, ReaderPool};
 use crate::replication::{self, ReplicaWorker};
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -108,8 +110,8 @@ struct Spread(std::sync::Weak<Shared>);
 impl Announce for Spread {
     fn announce(&self, news: Vec<News>) {
         if let Some(shared) = self.0.upgrade() {
-            shared.spread(news);
-            shared.check_health();
+            shared.mail.spread(news);
+            shared.volumes.check_health();
         }
     }
 }
@@ -208,25 +210,68 @@ impl Broker {
         let timer = SnapshotTimer::new(settings.snapshot_interval, at.now);
         let since = (since_snapshot, timer);
         let plan = Plan::new(Arc::clone(&image), uncommitted, log, quorum, since);
-        let metadata = Metadata::new(
-            plan,
-            places,
-            cluster_id,
-            (is_alone, registration.incarnation),
-            (mailbox, inbox),
-        );
-        let shared = Arc::new(Shared::new(
-            env.clone(),
-            settings,
-            metadata,
-            topics,
+        let mail = Arc::new(Mail {
+            inboxes,
+            quorum: mailbox,
+            followers: Arc::clone(&replica_mail),
+        });
+        let shards = pollers.len();
+        let movers = usize::from(residents.len() > 1);
+        // And the worker that follows leaders.
+        let loops = shards + committer_bells.len() * SYNCS_MAX + movers + 1;
+        let lifetime = Arc::new(Lifetime::new(at.now, loops, shards));
+        let volumes = Arc::new(Volumes::new(
+            Arc::clone(&env.clock),
+            (Arc::clone(&mail), Arc::clone(&lifetime)),
             residents.clone(),
             committer_bells.clone(),
-            (inboxes, Arc::clone(&replica_mail)),
+            plan.log.dir(),
         ));
+        // They were opened before the settings that the metadata hold were known.
+        volumes.set_settings(&settings);
+        let catalog = Catalog::new(Arc::clone(&image), topics, settings, places, at.now);
+        let catalog = Arc::new(catalog);
+        let whose = (is_alone, registration.incarnation);
+        let state = BrokerState::new(Arc::clone(&env.clock), cluster_id, whose);
+        let state = Arc::new(state);
+        let meters = Arc::new(Meters::new(shards));
+        let moves = Arc::new(Moves::new(env.threads.bell()));
+        let parts = control::Parts {
+            clock: Arc::clone(&env.clock),
+            state: Arc::clone(&state),
+            catalog: Arc::clone(&catalog),
+            mail: Arc::clone(&mail),
+            meters: Arc::clone(&meters),
+            log_dir: plan.log.dir(),
+            inbox,
+        };
+        let ending = (Arc::clone(&lifetime), Arc::clone(&volumes));
+        let metadata = MetadataLog::new(plan, parts, ending, Arc::clone(&moves));
+        let shared = Arc::new(Shared {
+            env: env.clone(),
+            doors: Doors::new(Arc::clone(&catalog), shards),
+            state,
+            catalog,
+            metadata: Arc::new(metadata),
+            volumes,
+            mail,
+            meters,
+            lifetime,
+            readers: Arc::new(ReaderPool::new(env.threads.bell())),
+            moves,
+            telemetry: Mutex::default(),
+        });
+        let listeners: [Arc<dyn EndListener>; 4] = [
+            Arc::clone(&shared.mail) as _,
+            Arc::clone(&shared.volumes) as _,
+            Arc::clone(&shared.readers) as _,
+            Arc::clone(&shared.moves) as _,
+        ];
+        let listeners = listeners.iter().map(Arc::downgrade).collect();
+        shared.lifetime.set_listeners(listeners);
         let mut quorum_worker =
             QuorumWorker::new(Arc::clone(&shared), quorum_poller, (membership, enrolment));
-        shared.begin_quorum(effects);
+        shared.metadata.begin(effects);
         if is_alone {
             lead_alone(&shared, &mut quorum_worker, &image, &registration, &moved)?;
         }
@@ -258,15 +303,15 @@ impl Broker {
                 Box::new(PieceMaker::new(Arc::clone(dir), Arc::clone(&announce))),
             );
         }
-        let cleaning = Cleaning::new(env, residents, announce, shared.config().cleaner());
-        shared.set_cleaning(Arc::clone(&cleaning));
+        let cleaning = Cleaning::new(env, residents, announce, shared.catalog.config().cleaner());
+        shared.volumes.set_cleaning(Arc::clone(&cleaning));
         cleaning.spawn();
         // With one directory there is nowhere to move to.
-        if shared.dirs().len() > 1 {
+        if shared.volumes.dirs().len() > 1 {
             let mover = Mover::new(Arc::clone(&shared));
             env.threads.spawn("mover", Box::new(mover));
         }
-        let (pool, to) = (Arc::clone(&shared.readers), Arc::clone(&shared));
+        let (pool, to) = (Arc::clone(&shared.readers), Arc::clone(&shared.mail));
         let deliver = move |ticket: Ticket, piece| {
             to.put(ticket.inbox, Redeemed::Piece(ticket, Box::new(piece)));
         };
@@ -292,13 +337,13 @@ impl Broker {
 
     /// Asks all loops to end; they finish what they have taken on, and write a checkpoint.
     pub fn stop(&self) {
-        self.shared.stop();
+        (self.shared.lifetime).stop(self.shared.state.is_alone());
     }
 
     /// Bytes that its shards hold for clients, as of the last turn of each.
     #[must_use]
     pub fn held(&self) -> Held {
-        self.shared.held()
+        self.shared.meters.held()
     }
 
     /// What an operator may ask of it while it runs.
@@ -310,7 +355,7 @@ impl Broker {
     /// The metadata that this broker shows to its clients.
     #[must_use]
     pub fn image(&self) -> Arc<Image> {
-        self.shared.metadata.image()
+        self.shared.catalog.image()
     }
 
     /// The epoch in which this node is the active controller, if it is.
@@ -323,7 +368,7 @@ impl Broker {
     /// The id of the cluster; `None` where this node is of none yet.
     #[must_use]
     pub fn cluster_id(&self) -> Option<&str> {
-        Some(self.shared.metadata.cluster_id()).filter(|id| !id.is_empty())
+        Some(self.shared.state.cluster_id()).filter(|id| !id.is_empty())
     }
 
     /// Where its metadata log begins, and where it ends.
@@ -336,20 +381,20 @@ impl Broker {
     /// True while this broker acts as no leader, whatever its metadata say: others may lead.
     #[must_use]
     pub fn is_silent(&self) -> bool {
-        self.shared.is_self_fenced()
+        self.shared.state.is_self_fenced()
     }
 
     /// The replicas that are here, in the order of their topics.
     #[must_use]
     pub fn replicas(&self) -> Vec<crate::Replica> {
-        crate::standing::replicas(&self.shared.topics())
+        crate::standing::replicas(&self.shared.catalog.topics())
     }
 
     /// Batches that all log directories together keep in memory.
     #[must_use]
     pub fn in_memory(&self) -> InMemory {
         let mut all = InMemory::default();
-        let residents = self.shared.residents().iter();
+        let residents = self.shared.volumes.residents().iter();
         residents.for_each(|of| all += of.in_memory());
         all
     }
@@ -357,20 +402,26 @@ impl Broker {
     /// True if anything of the broker is still in memory, for when it has ended.
     pub fn remains(&self) -> impl Fn() -> bool + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
-        let dirs: Vec<_> = self.shared.dirs().iter().map(Arc::downgrade).collect();
+        let dirs: Vec<_> = self
+            .shared
+            .volumes
+            .dirs()
+            .iter()
+            .map(Arc::downgrade)
+            .collect();
         move || shared.strong_count() > 0 || dirs.iter().any(|dir| dir.strong_count() > 0)
     }
 
     /// A way to stop the broker from elsewhere, for example from a signal.
     pub fn stop_handle(&self) -> impl Fn() + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
-        move || shared.stop()
+        move || shared.lifetime.stop(shared.state.is_alone())
     }
 
     /// Waits for all loops to end. The error says why the broker could not go on.
     pub fn join(&self) -> Result<(), String> {
         self.shared.env.threads.join();
-        self.shared.failure().map_or(Ok(()), Err)
+        self.shared.lifetime.failure().map_or(Ok(()), Err)
     }
 }
 
@@ -383,7 +434,10 @@ fn lead_alone(
     moved: &[Record],
 ) -> Result<(), StartError> {
     worker.take_orders();
-    shared.commit_at_start().map_err(StartError::Write)?;
+    shared
+        .metadata
+        .commit_at_start()
+        .map_err(StartError::Write)?;
     worker.take_orders();
     if !shared.metadata.is_active() {
         let path = shared.metadata.log_dir().path.clone();
@@ -392,13 +446,14 @@ fn lead_alone(
     let mut records = register_broker(image, registration);
     records.extend_from_slice(moved);
     shared
+        .metadata
         .change_at_start(&records)
         .map_err(StartError::Write)?;
     // On a full disk they begin when there is room.
-    let settings = shared.config();
+    let settings = shared.catalog.config();
     let may_have_lost = |topic: &meta::Topic| may_have_lost(topic, image, &settings.broker);
     let begun = begin_leader_epochs(image, registration.id, may_have_lost);
-    if let Err(code) = shared.change_at_start(&begun) {
+    if let Err(code) = shared.metadata.change_at_start(&begun) {
         tracing::error!(target: env::logs::BROKER, "cannot write to the metadata log which leader epochs begin: {code:?}");
     }
     Ok(())

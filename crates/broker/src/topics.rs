@@ -3,9 +3,9 @@
 //! Sparse: of a partition whose replicas are all on other brokers only its leader is known. One that is here need not be led
 //! from here; a partition refuses by itself what only its leader may do.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use meta::SharedMap;
 use model::{BrokerId, LeaderEpoch};
 use partition::Partition;
 use wire::Uuid;
@@ -41,6 +41,15 @@ pub(crate) enum Absent {
     /// Its replicas are on other brokers.
     Elsewhere,
 }
+
+/// The same topic, wherever its partitions are.
+impl PartialEq for Topic {
+    fn eq(&self, other: &Topic) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Topic {}
 
 impl Topic {
     fn site(&self, index: i32) -> Option<&Site> {
@@ -81,10 +90,11 @@ impl Topic {
     }
 }
 
+/// A clone shares all that does not change: the news of one topic cost the same whatever else there is.
 #[derive(Clone, Default)]
 pub(crate) struct Topics {
-    by_name: HashMap<Arc<str>, Arc<Topic>>,
-    by_id: HashMap<Uuid, Arc<Topic>>,
+    by_name: SharedMap<Arc<str>, Arc<Topic>>,
+    by_id: SharedMap<Uuid, Arc<Topic>>,
 }
 
 impl Topics {
@@ -128,10 +138,19 @@ impl Topics {
         Some(topic)
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Names of topics that `after` has no longer; costs what changed.
+    pub(crate) fn gone(&self, after: &Topics) -> Vec<String> {
+        let changes = self.by_name.changes(&after.by_name);
+        let gone = changes.filter(|change| change.new.is_none());
+        gone.map(|change| (**change.key).to_owned()).collect()
+    }
+
     /// In name order.
-    pub(crate) fn sorted(&self) -> Vec<&Arc<Topic>> {
-        let mut all: Vec<_> = self.by_name.values().collect();
-        all.sort_by(|left, right| left.name.cmp(&right.name));
-        all
+    pub(crate) fn sorted(&self) -> impl Iterator<Item = &Arc<Topic>> {
+        self.by_name.values()
     }
 }

@@ -244,7 +244,9 @@ impl Run {
         };
         if self.put(&decided) {
             assert!(self.sessions.on_dead(broker, epoch, NOW));
-            assert_eq!(self.sessions.on_tick(NOW), [broker]);
+            let over = self.sessions.over(NOW);
+            assert_eq!(over.map(|over| over.broker), Some(broker));
+            (self.sessions).on_fenced(broker, Offset(self.image.end() - 1));
         }
     }
 
@@ -403,10 +405,8 @@ impl Run {
         };
         if self.put(&decided) {
             self.sessions = sessions;
-            if step.to == State::ShuttingDown {
-                let end = Offset(self.image.end() - 1);
-                self.sessions.on_shut_down_written(broker, end);
-            }
+            let end = Offset(self.image.end() - 1);
+            self.sessions.on_step(broker, step.to, end);
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod candidate;
 pub mod checkpoint;
+pub mod controller;
 pub mod decide;
 pub mod delta;
 pub mod dir;
@@ -28,6 +29,7 @@ pub use image::{
     View,
 };
 pub use record::{Record, RecordError, RecordWriteError};
+pub use shared_map::SharedMap;
 pub use trouble::Trouble;
 pub use versions::MetadataVersion;
 pub use write::{WriteError, Written, write};

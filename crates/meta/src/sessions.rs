@@ -55,6 +55,14 @@ pub enum HeartbeatError {
     Stale { known: i64, got: i64 },
 }
 
+/// A broker whose session has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Over {
+    pub broker: BrokerId,
+    /// Its process is gone; else it was silent for too long.
+    pub is_dead: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Session {
     epoch: i64,
@@ -66,6 +74,18 @@ struct Session {
     metadata_offset: i64,
     /// When it is set, the others have to apply so much before the broker may go.
     shut_down_at: Option<Offset>,
+}
+
+impl Session {
+    fn state(&self) -> State {
+        if self.shut_down_at.is_some() {
+            State::ShuttingDown
+        } else if self.is_fenced {
+            State::Fenced
+        } else {
+            State::Unfenced
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +157,8 @@ impl Sessions {
         }
     }
 
-    /// The consequences of a heartbeat; they hold for the next one at once. `leads`: the broker leads a partition.
+    /// The broker is heard of; returns the step that its heartbeat leads to, which is made by [`Sessions::on_step`] once its records are
+    /// taken. `leads`: the broker leads a partition.
     pub fn on_heartbeat(
         &mut self,
         heartbeat: &Heartbeat,
@@ -149,17 +170,10 @@ impl Sessions {
         let Some(session) = self.brokers.get_mut(&heartbeat.broker) else {
             return Err(HeartbeatError::NotRegistered(heartbeat.broker));
         };
+        session.heard = Some(now);
+        session.metadata_offset = heartbeat.metadata_offset;
+        let from = session.state();
         let is_caught_up = session.counts_from.0 <= heartbeat.metadata_offset;
-        let from = match session {
-            Session {
-                shut_down_at: Some(_),
-                ..
-            } => State::ShuttingDown,
-            Session {
-                is_fenced: true, ..
-            } => State::Fenced,
-            _ => State::Unfenced,
-        };
         let to = match from {
             State::Fenced if heartbeat.wants_shut_down => State::Down,
             State::Fenced if !heartbeat.wants_fence && is_caught_up => State::Unfenced,
@@ -181,12 +195,6 @@ impl Sessions {
                 }
             }
         };
-        session.heard = Some(now);
-        session.metadata_offset = heartbeat.metadata_offset;
-        session.is_fenced = matches!(to, State::Fenced | State::Down);
-        if session.is_fenced {
-            session.shut_down_at = None;
-        }
         Ok(Step {
             from,
             to,
@@ -194,19 +202,26 @@ impl Sessions {
         })
     }
 
-    /// The last of the records that move the leaderships of a broker away is at `last`.
-    pub fn on_shut_down_written(&mut self, broker: BrokerId, last: Offset) {
-        if let Some(session) = self.brokers.get_mut(&broker)
-            && !session.is_fenced
-        {
+    /// The records of a step to `to` are written, up to `last`.
+    pub fn on_step(&mut self, broker: BrokerId, to: State, last: Offset) {
+        let Some(session) = self.brokers.get_mut(&broker) else {
+            return;
+        };
+        session.is_fenced = matches!(to, State::Fenced | State::Down);
+        if session.is_fenced {
+            session.shut_down_at = None;
+        } else if to == State::ShuttingDown {
             session.shut_down_at.get_or_insert(last);
         }
     }
 
-    /// The last of the records that fence a broker is at `last`: one that has not applied them would still act as a leader.
-    pub fn on_fencing_written(&mut self, broker: BrokerId, last: Offset) {
+    /// The last of the records that fence a silent broker is at `last`: one that has not applied them would still act as a leader.
+    pub fn on_fenced(&mut self, broker: BrokerId, last: Offset) {
         if let Some(session) = self.brokers.get_mut(&broker) {
             session.counts_from = session.counts_from.max(last);
+            session.is_fenced = true;
+            session.heard = None;
+            session.shut_down_at = None;
         }
     }
 
@@ -224,20 +239,15 @@ impl Sessions {
         is_over
     }
 
-    /// The brokers that are to be fenced because their sessions have ended. They are fenced here from now on.
-    pub fn on_tick(&mut self, now: Instant) -> Vec<BrokerId> {
-        let over: Vec<BrokerId> = (self.brokers.iter())
-            .filter(|(_, session)| !session.is_fenced && !self.is_live(session, now))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in &over {
-            if let Some(session) = self.brokers.get_mut(id) {
-                session.is_fenced = true;
-                session.heard = None;
-                session.shut_down_at = None;
-            }
-        }
-        over
+    /// A broker that is to be fenced because its session has ended, until [`Sessions::on_fenced`] says that it is.
+    #[must_use]
+    pub fn over(&self, now: Instant) -> Option<Over> {
+        let mut sessions = self.brokers.iter();
+        let over = sessions.find(|(_, session)| !session.is_fenced && !self.is_live(session, now));
+        over.map(|(broker, session)| Over {
+            broker: *broker,
+            is_dead: session.heard.is_none(),
+        })
     }
 
     /// When the next session ends if nobody is heard of.

@@ -17,7 +17,7 @@ const MERGED_MAX: usize = CHUNK_MAX / 2;
 type Chunk<K, V> = Arc<Vec<(K, V)>>;
 
 #[derive(Clone)]
-pub(crate) struct SharedMap<K, V> {
+pub struct SharedMap<K, V> {
     /// None is empty.
     chunks: Arc<Vec<Chunk<K, V>>>,
     len: usize,
@@ -33,11 +33,16 @@ impl<K, V> Default for SharedMap<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
-    pub(crate) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
@@ -62,7 +67,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     }
 
     /// The value that was there before.
-    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let at = self.chunk_of(&key);
         let chunks = Arc::make_mut(&mut self.chunks);
         let Some(chunk) = chunks.get_mut(at) else {
@@ -85,7 +90,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         }
     }
 
-    pub(crate) fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
+    pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
@@ -114,7 +119,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         self.iter().map(|(key, _)| key)
     }
 
-    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+    pub fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
 
@@ -171,15 +176,15 @@ fn merge<K: Clone, V: Clone>(chunks: &mut Vec<Chunk<K, V>>, at: usize) {
 }
 
 /// A key whose values differ; at least one of them is there.
-pub(crate) struct Change<'a, K, V> {
-    pub(crate) key: &'a K,
-    pub(crate) old: Option<&'a V>,
-    pub(crate) new: Option<&'a V>,
+pub struct Change<'a, K, V> {
+    pub key: &'a K,
+    pub old: Option<&'a V>,
+    pub new: Option<&'a V>,
 }
 
 impl<K: Ord, V: PartialEq> SharedMap<K, V> {
     /// The differences of `new` from this map, in the order of the keys.
-    pub(crate) fn changes<'a>(&'a self, new: &'a SharedMap<K, V>) -> Changes<'a, K, V> {
+    pub fn changes<'a>(&'a self, new: &'a SharedMap<K, V>) -> Changes<'a, K, V> {
         let cursor = |map: &'a SharedMap<K, V>| Cursor {
             chunks: &map.chunks,
             index: 0,
@@ -224,7 +229,7 @@ impl<'a, K, V> Cursor<'a, K, V> {
     }
 }
 
-pub(crate) struct Changes<'a, K, V> {
+pub struct Changes<'a, K, V> {
     old: Cursor<'a, K, V>,
     new: Cursor<'a, K, V>,
 }

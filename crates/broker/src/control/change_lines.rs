@@ -298,7 +298,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.create("t", partitions);
         bench.commit();
-        bench.shard.desk.shared.metadata.image()
+        bench.shard.desk.shared.catalog.image()
     }
 
     fn change(image: &Image, partition: i32) -> PartitionChangeRecord {

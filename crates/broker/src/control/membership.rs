@@ -23,7 +23,13 @@ pub(crate) fn not_counted_in(shared: &Shared) -> String {
     let Some(controller) = sight.controller() else {
         return sight.no_controller();
     };
-    let session = shared.config().broker.quorum.session_timeout.as_secs();
+    let session = shared
+        .catalog
+        .config()
+        .broker
+        .quorum
+        .session_timeout
+        .as_secs();
     format!(
         "{controller}, has not let this broker in yet. Where this node ran a moment ago with another directory, that life is registered for up to \
          {session} s more; else see that each node is reached at the addresses that the others know of it"
@@ -92,7 +98,7 @@ struct SeenDirs {
 impl SeenDirs {
     fn of(shared: &Shared, now: Instant) -> SeenDirs {
         let ids = |is: &dyn Fn(&LogDir) -> bool| -> Vec<Uuid> {
-            let dirs = shared.dirs().iter().filter(|dir| is(dir));
+            let dirs = shared.volumes.dirs().iter().filter(|dir| is(dir));
             dirs.map(|dir| dir.id).collect()
         };
         SeenDirs {
@@ -162,7 +168,7 @@ impl Membership {
 
     /// A directory that fails, gets full or slow, or is well again is news that a heartbeat brings at once.
     pub(super) fn watch_dirs(&mut self, shared: &Shared, now: Instant) {
-        if now < self.look_at && !shared.take_dir_news() {
+        if now < self.look_at && !shared.volumes.take_news() {
             return;
         }
         self.look_at = now.plus(LOOK_EVERY);
@@ -192,15 +198,15 @@ impl Membership {
             Ask::Register => {
                 self.announce(shared);
                 shared
-                    .metadata
+                    .state
                     .cluster_id()
                     .clone_into(&mut self.request.cluster_id);
                 frame(&self.request)
             }
             Ask::Heartbeat { epoch, leaves } => {
                 let failed = self.seen_dirs.failed.iter().copied();
-                let settings = shared.config();
-                let dirs = shared.dirs().iter();
+                let settings = shared.catalog.config();
+                let dirs = shared.volumes.dirs().iter();
                 let cordoned = dirs.filter(|dir| settings.broker.is_cordoned(&dir.path));
                 let cordoned: Vec<Uuid> = cordoned.map(|dir| dir.id).collect();
                 frame(&BrokerHeartbeatRequest {
@@ -222,7 +228,7 @@ impl Membership {
     pub(super) fn on_registered(&mut self, shared: &Shared, epoch: i64, now: Instant) {
         self.remember(shared, epoch);
         self.life.on_registered(Ok(epoch), now);
-        shared.metadata.set_broker_epoch(epoch);
+        shared.state.set_broker_epoch(epoch);
     }
 
     /// A broker that was alone goes on under the registration that it wrote itself.
@@ -259,7 +265,7 @@ impl Membership {
 
     fn store(&mut self, shared: &Shared) {
         let was_unwritten = std::mem::take(&mut self.is_unwritten);
-        for dir in shared.dirs().iter().filter(|dir| !dir.is_failed()) {
+        for dir in shared.volumes.dirs().iter().filter(|dir| !dir.is_failed()) {
             let Err(error) = life_file::store(&*shared.env.disk, &dir.path, &self.known) else {
                 continue;
             };
@@ -278,25 +284,25 @@ impl Membership {
     /// Says once that the broker stops acting as a leader, or that it does again. The shards see it by themselves.
     pub(super) fn watch_session(&mut self, shared: &Shared, now: Instant) {
         let is_silenced = self.life.leads_until().is_none_or(|until| until <= now);
-        let serves = shared.metadata.is_serving();
+        let serves = shared.state.is_serving();
         if is_silenced == self.is_silenced {
             return;
         }
         if serves {
             // Their coordinators resign, or begin anew.
-            shared.inboxes().wake_shards();
+            shared.mail.inboxes.wake_shards();
         }
         self.is_silenced = is_silenced;
         if is_silenced && self.life.leads_until().is_some() {
             self.has_warned = true;
-            let session = shared.config().broker.quorum.session_timeout;
+            let session = shared.catalog.config().broker.quorum.session_timeout;
             tracing::warn!(
                 target: env::logs::BROKER,
                 "no answer of the active controller for nine tenths of broker.session.timeout.ms ({} ms): this broker acts as no leader \
                  until it is heard again, because others may be leaders by then",
                 session.as_millis(),
             );
-        } else if !is_silenced && self.has_warned && shared.metadata.is_serving() {
+        } else if !is_silenced && self.has_warned && shared.state.is_serving() {
             self.has_warned = false;
             tracing::info!(target: env::logs::BROKER, "the active controller answers: this broker acts as a leader where it is one");
         }
@@ -330,7 +336,7 @@ impl Membership {
         if !self.complaints.is_due(now) {
             return;
         }
-        let node = shared.config().broker.node_id.0;
+        let node = shared.catalog.config().broker.node_id.0;
         if code == ErrorCode::DuplicateBrokerRegistration {
             tracing::error!(
                 target: env::logs::BROKER,
@@ -341,9 +347,9 @@ impl Membership {
                 target: env::logs::BROKER,
                 "the active controller refuses this broker, whose directories are of cluster {}: it is of another one. Start this broker with \
                  empty directories to join that cluster, or with the addresses of its own",
-                shared.metadata.cluster_id(),
+                shared.state.cluster_id(),
             );
-        } else if !shared.metadata.is_serving() {
+        } else if !shared.state.is_serving() {
             tracing::warn!(target: env::logs::BROKER, ?code, "no client is served: {}", not_counted_in(shared));
         }
     }

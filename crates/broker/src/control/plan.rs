@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use meta::controller::VOTERS_OF_SEVERAL;
 use meta::{Image, Place, Record};
 use model::{Instant, LeaderEpoch, Offset, Ticket};
 use partition::{News, Partition, Restart, Role, Stamp, Synced};
@@ -18,13 +19,12 @@ use wire::records::{Batch, BatchBuilder};
 
 use super::alarms;
 use super::change_lines::{Level, Line, paced};
+use super::controller::Office;
+use super::log::{Parts, QuorumLevel, Written};
 use super::mailbox::Order;
 use super::replay::{self, replay};
 use super::sight::QuorumSight;
-use super::tenure::{Office, VOTERS_OF_SEVERAL};
 use crate::complaints::Pace;
-use crate::metadata::{QuorumLevel, Written};
-use crate::shared::Shared;
 
 pub(crate) struct Plan {
     /// In office: of all records in the log.
@@ -80,12 +80,12 @@ impl SnapshotTimer {
 /// The consequences of a step, for when the lock is free again.
 #[derive(Default)]
 pub(crate) struct Aftermath {
-    published: Option<Arc<Image>>,
-    orders: Vec<Order>,
-    news: Vec<News>,
-    failure: Option<String>,
+    pub(super) published: Option<Arc<Image>>,
+    pub(super) orders: Vec<Order>,
+    pub(super) news: Vec<News>,
+    pub(super) failure: Option<String>,
     /// For the log of this process.
-    lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
     /// The batch that was asked for is in the log.
     is_accepted: bool,
 }
@@ -133,14 +133,40 @@ impl Plan {
     /// Appends records to the metadata log; they hold for later decisions at once.
     pub(crate) fn write(
         &mut self,
-        shared: &Shared,
+        parts: &Parts,
+        records: &[Record],
+        aftermath: &mut Aftermath,
+    ) -> Result<(), ErrorCode> {
+        let before = Arc::clone(&self.image);
+        let written = self.append(parts, records, aftermath);
+        let now = parts.clock.now();
+        if let Some(office) = self.office.as_mut() {
+            let controller = &mut office.controller;
+            match written {
+                Ok(()) => {
+                    let last = Offset(self.image.end().saturating_sub(1));
+                    let idle_every = parts.catalog.settings().metadata_idle_max;
+                    controller.on_written(&before, records, (last, now), Some(idle_every));
+                }
+                Err(_) => controller.on_refused(now),
+            }
+        }
+        written
+    }
+
+    fn append(
+        &mut self,
+        parts: &Parts,
         records: &[Record],
         aftermath: &mut Aftermath,
     ) -> Result<(), ErrorCode> {
         let office = self.office.as_ref().ok_or(ErrorCode::NotController)?;
-        let epoch = office.epoch;
+        let epoch = office.controller.epoch();
+        if records.is_empty() {
+            return Ok(());
+        }
         (self.log.check_append()).map_err(|error| crate::error::append(&error))?;
-        let time = shared.env.clock.wall_ms();
+        let time = parts.clock.wall_ms();
         let place = Place {
             base: self.quorum.log().end(),
             epoch,
@@ -158,25 +184,21 @@ impl Plan {
             epoch,
             batch: builder.build(),
         };
-        self.step(shared, append, aftermath);
+        self.step(parts, append, aftermath);
         if !std::mem::take(&mut aftermath.is_accepted) {
             return Err(ErrorCode::NotController);
         }
-        let before = std::mem::replace(&mut self.image, Arc::new(written.image));
-        if let Some(office) = self.office.as_mut() {
-            (office.taken).note(&before, records, self.image.end() - 1);
-            office.idle.put_off(shared.env.clock.now());
-        }
+        self.image = Arc::new(written.image);
         Ok(())
     }
 
     /// Has the quorum raise `kraft.version` to 1. The error names what is missing.
     pub(crate) fn make_dynamic(
         &mut self,
-        shared: &Shared,
+        parts: &Parts,
         aftermath: &mut Aftermath,
     ) -> Result<(), String> {
-        if let Some((voter, lack)) = self.quorum.lacks_dynamic(shared.env.clock.now()) {
+        if let Some((voter, lack)) = self.quorum.lacks_dynamic(parts.clock.now()) {
             return Err(match lack {
                 Lack::Level => {
                     format!(
@@ -198,7 +220,7 @@ impl Plan {
             tag: AppendTag(self.tags),
             epoch: self.quorum.epoch(),
         };
-        self.step(shared, event, aftermath);
+        self.step(parts, event, aftermath);
         if std::mem::take(&mut aftermath.is_accepted) {
             Ok(())
         } else {
@@ -239,13 +261,13 @@ impl Plan {
     /// Writes the records of a change, if it has any; `ticket` is redeemed when they, and all that they rest on, are committed.
     pub(crate) fn write_for(
         &mut self,
-        shared: &Shared,
+        parts: &Parts,
         ticket: Ticket,
         records: &[Record],
         aftermath: &mut Aftermath,
     ) -> Written {
         let writes = !records.is_empty();
-        if writes && self.write(shared, records, aftermath).is_err() {
+        if self.write(parts, records, aftermath).is_err() && writes {
             return Written::Offline;
         }
         match self.log.await_end(ticket) {
@@ -256,45 +278,45 @@ impl Plan {
     }
 
     /// Steps the machine and performs what it wants.
-    pub(crate) fn step(&mut self, shared: &Shared, event: Event, aftermath: &mut Aftermath) {
+    pub(crate) fn step(&mut self, parts: &Parts, event: Event, aftermath: &mut Aftermath) {
         let before = self.quorum.next_deadline();
-        let effects = self.quorum.step(moment(shared), event);
-        self.perform(shared, effects, aftermath);
+        let effects = self.quorum.step(parts.moment(), event);
+        self.perform(parts, effects, aftermath);
         let after = self.quorum.next_deadline();
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
-            shared.metadata.mailbox.wake();
+            parts.mail.quorum.wake();
         }
     }
 
     pub(crate) fn perform(
         &mut self,
-        shared: &Shared,
+        parts: &Parts,
         effects: Vec<Effect>,
         aftermath: &mut Aftermath,
     ) {
         for effect in effects {
-            self.perform_one(shared, effect, aftermath);
+            self.perform_one(parts, effect, aftermath);
         }
         self.follow_role(aftermath);
         let voters = self.quorum.history().voters().len();
         if voters > 1 {
-            self.meet_others(shared, aftermath);
+            self.meet_others(parts, aftermath);
         }
         let had = std::mem::replace(&mut self.voters_count, voters);
         if had < VOTERS_OF_SEVERAL
             && VOTERS_OF_SEVERAL <= voters
             && let Some(office) = self.office.as_mut()
         {
-            office.raise_elr_at = Some(shared.env.clock.now());
+            office.controller.on_several_voters(parts.clock.now());
         }
-        self.look(shared.metadata.ticket(), aftermath);
+        self.look(parts.ticket(), aftermath);
         // Under the lock: the worker carries out the orders of all steps in their order.
-        shared.metadata.mailbox.order(aftermath.orders.drain(..));
+        parts.mail.quorum.order(aftermath.orders.drain(..));
     }
 
     /// A leader that was never active has no line that it began either.
-    fn report_left(&mut self, shared: &Shared, epoch: LeaderEpoch, why: Left) {
-        if self.office.is_none() || shared.metadata.is_alone() {
+    fn report_left(&mut self, parts: &Parts, epoch: LeaderEpoch, why: Left) {
+        if self.office.is_none() || parts.state.is_alone() {
             return;
         }
         let level = match why {
@@ -302,12 +324,12 @@ impl Plan {
             Left::Led { .. } | Left::Opposed { .. } | Left::Unheard { .. } => Level::Warn,
         };
         let (mut lines, text) = (Vec::new(), alarms::office_left(epoch, why));
-        let now = shared.env.clock.now();
+        let now = parts.clock.now();
         paced(&mut self.left_lines, now, &mut lines, level, text);
         lines.iter().for_each(Line::write);
     }
 
-    fn perform_one(&mut self, shared: &Shared, effect: Effect, aftermath: &mut Aftermath) {
+    fn perform_one(&mut self, parts: &Parts, effect: Effect, aftermath: &mut Aftermath) {
         match effect {
             Effect::StoreVote {
                 number,
@@ -326,8 +348,8 @@ impl Plan {
             Effect::Append { batches, life } => {
                 self.life.0 = life;
                 let moment = partition::Moment {
-                    now: shared.env.clock.now(),
-                    wall: shared.env.clock.wall_ms(),
+                    now: parts.clock.now(),
+                    wall: parts.clock.wall_ms(),
                     stamp: &mut Stamp::default(),
                 };
                 if let Err(error) = self.log.append_decided(&batches, moment) {
@@ -338,11 +360,11 @@ impl Plan {
             }
             Effect::Accepted { .. } => aftermath.is_accepted = true,
             Effect::Refused { .. } => {}
-            Effect::Committed { up_to } => self.commit(shared, up_to, aftermath),
-            Effect::OfficeLeft { epoch, why } => self.report_left(shared, epoch, why),
+            Effect::Committed { up_to } => self.commit(parts, up_to, aftermath),
+            Effect::OfficeLeft { epoch, why } => self.report_left(parts, epoch, why),
             Effect::LeaderChanged { epoch, leader } => {
                 self.office = None;
-                if leader == Some(shared.config().broker.node_id) {
+                if leader == Some(parts.node()) {
                     aftermath.orders.push(Order::TakeOffice(epoch));
                 }
             }
@@ -370,8 +392,8 @@ impl Plan {
                 "this voter has the metadata of a leader that the others elected, and counts as they do",
             ),
             Effect::Alarm(alarm) => {
-                let log_dir = &shared.metadata.log_dir().path;
-                let cluster_id = shared.metadata.cluster_id();
+                let log_dir = &parts.log_dir.path;
+                let cluster_id = parts.state.cluster_id();
                 let text = alarms::text(&alarm, log_dir, cluster_id);
                 if alarms::heals(&alarm) {
                     tracing::warn!(target: env::logs::METADATA, "{text}");
@@ -456,8 +478,8 @@ impl Plan {
 
     /// A snapshot is due when the log behind the last one has grown by so much: by several times its own size, so that the two
     /// together stay small, and never by more than the settings say.
-    fn snapshot_due_at(&self, shared: &Shared) -> u64 {
-        let most = shared.config().snapshot_bytes_max;
+    fn snapshot_due_at(&self, parts: &Parts) -> u64 {
+        let most = parts.catalog.settings().snapshot_bytes_max;
         let last = self.quorum.last_snapshot();
         let last = last.and_then(|id| self.quorum.log().snapshot_size(id));
         most.min(SNAPSHOT_BYTES_MIN.max(last.unwrap_or_default().saturating_mul(4)))
@@ -483,14 +505,14 @@ impl Plan {
         Ok(())
     }
 
-    fn commit(&mut self, shared: &Shared, up_to: Offset, aftermath: &mut Aftermath) {
+    fn commit(&mut self, parts: &Parts, up_to: Offset, aftermath: &mut Aftermath) {
         let mut image = Image::clone(&self.committed);
         while let Some(batch) = self
             .uncommitted
             .pop_front_if(|batch| batch.next_offset() <= up_to)
         {
             let applied = replay::records(&batch).and_then(|records| {
-                self.report(shared, &image, (&batch, &records), aftermath);
+                self.report(parts, &image, (&batch, &records), aftermath);
                 replay::apply(&mut image, &batch, &records)
             });
             if let Err(error) = applied {
@@ -500,7 +522,7 @@ impl Plan {
             self.since_snapshot += batch.size() as u64;
         }
         self.committed = Arc::new(image);
-        if self.snapshot_due_at(shared) <= self.since_snapshot {
+        if self.snapshot_due_at(parts) <= self.since_snapshot {
             aftermath.orders.push(Order::TakeSnapshot);
         }
         aftermath.published = Some(Arc::clone(&self.committed));
@@ -511,19 +533,20 @@ impl Plan {
     /// without a majority decides much that never holds, and not what earlier ones decided, which a start finds again.
     fn report(
         &mut self,
-        shared: &Shared,
+        parts: &Parts,
         before: &Image,
         (batch, records): (&Batch, &[Record]),
         aftermath: &mut Aftermath,
     ) {
         let epoch = batch.leader_epoch();
-        let office = self.office.as_mut().filter(|it| it.epoch == epoch);
+        let office = self.office.as_mut();
+        let office = office.filter(|it| it.controller.epoch() == epoch);
         let Some(office) = office.filter(|_| !records.is_empty()) else {
             return;
         };
-        shared.counts.on_committed(before, records);
-        if !shared.metadata.is_alone() {
-            let now = shared.env.clock.now();
+        parts.meters.counts.on_committed(before, records);
+        if !parts.state.is_alone() {
+            let now = parts.clock.now();
             let next = batch.next_offset();
             let lines = office.lines.committed(before, records, next, now);
             aftermath.lines.extend(lines);
@@ -554,6 +577,24 @@ impl Plan {
         }
     }
 
+    /// The worker looks: it is to be told of what comes after.
+    pub(super) fn on_watched(&mut self) {
+        self.is_looking = false;
+    }
+
+    /// Reports to the machine how far the log is synced.
+    pub(super) fn on_synced(&mut self, parts: &Parts, aftermath: &mut Aftermath) {
+        self.seen = self.log.synced();
+        let (life, own) = self.life;
+        // Before a cut is durable itself nothing behind it is known to be.
+        if self.seen.life == own {
+            let up_to = self.seen.up_to;
+            return self.step(parts, Event::Synced { up_to, life }, aftermath);
+        }
+        self.look(parts.ticket(), aftermath);
+        parts.mail.quorum.order(aftermath.orders.drain(..));
+    }
+
     /// Has the worker look again when more of the log is synced.
     fn look(&mut self, ticket: Ticket, aftermath: &mut Aftermath) {
         if self.is_looking {
@@ -563,73 +604,5 @@ impl Plan {
         if !self.is_looking && self.log.synced() != self.seen {
             aftermath.orders.push(Order::Look);
         }
-    }
-}
-
-impl Shared {
-    /// Has the machine of the quorum take an event.
-    pub(crate) fn step_quorum(&self, event: Event) {
-        let mut aftermath = Aftermath::default();
-        self.metadata.plan.lock().step(self, event, &mut aftermath);
-        self.conclude(aftermath);
-    }
-
-    /// Performs what the machine wanted when it began.
-    pub(crate) fn begin_quorum(&self, effects: Vec<Effect>) {
-        let mut aftermath = Aftermath::default();
-        let mut plan = self.metadata.plan.lock();
-        plan.perform(self, effects, &mut aftermath);
-        drop(plan);
-        self.conclude(aftermath);
-    }
-
-    /// More of the log is synced than was seen.
-    pub(crate) fn on_metadata_watched(&self) {
-        self.metadata.plan.lock().is_looking = false;
-        self.on_metadata_synced();
-    }
-
-    /// Reports to the machine how far the log is synced.
-    pub(crate) fn on_metadata_synced(&self) {
-        let mut aftermath = Aftermath::default();
-        let mut plan = self.metadata.plan.lock();
-        plan.seen = plan.log.synced();
-        let (life, own) = plan.life;
-        // Before a cut is durable itself nothing behind it is known to be.
-        let up_to = Some(plan.seen.up_to).filter(|_| plan.seen.life == own);
-        if let Some(up_to) = up_to {
-            plan.step(self, Event::Synced { up_to, life }, &mut aftermath);
-        } else {
-            plan.look(self.metadata.ticket(), &mut aftermath);
-            self.metadata.mailbox.order(aftermath.orders.drain(..));
-        }
-        drop(plan);
-        self.conclude(aftermath);
-    }
-
-    /// Publishes what was committed, then notifies those that wait for it.
-    pub(crate) fn conclude(&self, aftermath: Aftermath) {
-        let Aftermath {
-            published,
-            mut news,
-            failure,
-            lines,
-            ..
-        } = aftermath;
-        lines.iter().for_each(Line::write);
-        if let Some(image) = published {
-            self.publish(image, &mut news);
-        }
-        self.spread(news);
-        if let Some(failure) = failure {
-            self.fail(failure);
-        }
-    }
-}
-
-fn moment(shared: &Shared) -> raft::Moment {
-    raft::Moment {
-        now: shared.env.clock.now(),
-        wall: shared.env.clock.wall_ms(),
     }
 }

@@ -37,7 +37,7 @@ fn each_start_leads_the_metadata_log_in_a_new_epoch_and_keeps_what_it_says() {
     for starts in 2..5 {
         bench = bench.restart();
         assert_eq!(epoch(&bench), LeaderEpoch(starts));
-        let image = bench.shard.desk.shared.metadata.image();
+        let image = bench.shard.desk.shared.catalog.image();
         assert_eq!(
             image.topic("t").map(|topic| topic.partitions.len()),
             Some(3)
@@ -122,7 +122,7 @@ fn worker(bench: &Bench) -> QuorumWorker {
 }
 
 fn names(bench: &Bench) -> Vec<String> {
-    let image = bench.shard.desk.shared.metadata.image();
+    let image = bench.shard.desk.shared.catalog.image();
     image.topics().map(|topic| topic.name.to_string()).collect()
 }
 
@@ -141,9 +141,9 @@ fn the_metadata_log_begins_at_a_snapshot_and_two_of_them_are_kept() {
     assert_eq!(kept.len(), 2, "{kept:?}");
     let metadata = &bench.shard.desk.shared.metadata;
     assert_eq!(metadata.log_bounds().log_start, kept[0].end);
-    let (before, end) = (names(&bench), metadata.image().end());
+    let (before, end) = (names(&bench), bench.shard.desk.shared.catalog.image().end());
     let mut bench = bench.restart();
-    let image = bench.shard.desk.shared.metadata.image();
+    let image = bench.shard.desk.shared.catalog.image();
     assert_eq!(names(&bench), before);
     assert!(end < image.end() && image.end() < end + 10, "it goes on");
     churn(&mut bench, "second", 5);
@@ -165,11 +165,11 @@ fn metadata_are_whole_wherever_the_power_goes_while_a_snapshot_is_taken() {
         let mut bench = Bench::with(&OFTEN);
         churn(&mut bench, "t", 12);
         let before = names(&bench);
-        let end = Offset(bench.shard.desk.shared.metadata.image().end());
+        let end = Offset(bench.shard.desk.shared.catalog.image().end());
         let mut worker = worker(&bench);
         worker.take_orders();
         bench.crash_after(at);
-        (bench.shard.desk.shared.metadata.mailbox).order([Order::TakeSnapshot]);
+        (bench.shard.desk.shared.mail.quorum).order([Order::TakeSnapshot]);
         worker.take_orders();
         drop(worker);
         let bench = bench.power_cut();
@@ -186,9 +186,14 @@ fn the_only_broker_is_never_taken_for_silent() {
     let bench = Bench::new().restart_with("broker.rack", "elsewhere");
     let shared = Arc::clone(&bench.shard.desk.shared);
     let now = shared.env.clock.now();
-    shared.fence_silent(now.plus(std::time::Duration::from_secs(3_600)));
-    shared.commit_at_start().expect("a disk that works");
-    let image = shared.metadata.image();
+    shared
+        .metadata
+        .tick(now.plus(std::time::Duration::from_secs(3_600)));
+    shared
+        .metadata
+        .commit_at_start()
+        .expect("a disk that works");
+    let image = shared.catalog.image();
     let own = image.broker(BrokerId(1)).expect("it registered");
     assert_eq!(
         (own.rack.as_deref(), own.is_fenced),
@@ -232,21 +237,21 @@ fn a_node_that_is_alone_writes_no_idle_records_and_one_that_has_met_another_does
     let end = || shared.metadata.log_bounds().log_end;
     let before = end();
     let later = |ms| shared.env.clock.now().plus(Duration::from_millis(ms));
-    shared.write_idle(later(10_000));
+    shared.metadata.tick(later(10_000));
     assert_eq!(end(), before);
-    shared.meet_others();
+    shared.metadata.meet_others();
     // Voters that no settings name went into the log.
     assert_eq!(shared.metadata.plan.lock().quorum.history().version(), 1);
     let met = end();
     assert!(before < met);
-    shared.write_idle(later(499));
+    shared.metadata.tick(later(499));
     assert_eq!(end(), met);
-    shared.write_idle(later(500));
+    shared.metadata.tick(later(500));
     assert_eq!(end().0, met.0 + 1);
-    let own = shared.metadata.image();
+    let own = shared.catalog.image();
     let own = own.broker(BrokerId(1)).expect("it is registered");
-    assert_eq!(shared.metadata.broker_epoch(), own.epoch);
-    assert!(!shared.is_self_fenced() && !shared.metadata.is_alone());
+    assert_eq!(shared.state.broker_epoch(), own.epoch);
+    assert!(!shared.state.is_self_fenced() && !shared.state.is_alone());
 }
 
 /// The texts that were written to the log.
@@ -292,8 +297,11 @@ fn fencing(ends_office: bool) -> [(Vec<String>, u64); 2] {
     bench.create("t", 2);
     bench.commit();
     let shared = Arc::clone(&bench.shard.desk.shared);
-    shared.meet_others();
-    shared.commit_at_start().expect("a disk that works");
+    shared.metadata.meet_others();
+    shared
+        .metadata
+        .commit_at_start()
+        .expect("a disk that works");
     let written = Written::default();
     let _kept = tracing::subscriber::set_default(written.clone());
     let seen = || {
@@ -301,10 +309,10 @@ fn fencing(ends_office: bool) -> [(Vec<String>, u64); 2] {
         let words = ["fenced", "without a leader", "another broker"];
         let mut kept = lines;
         kept.retain(|line| words.iter().any(|word| line.contains(word)));
-        (kept, shared.counts.read().elections)
+        (kept, shared.meters.counts.read().elections)
     };
     let now = shared.env.clock.now();
-    shared.fence_silent(now.plus(Duration::from_secs(3_600)));
+    shared.metadata.tick(now.plus(Duration::from_secs(3_600)));
     let mut plan = shared.metadata.plan.lock();
     let election = PartitionChangeRecord {
         topic_id: plan.image.topic("t").expect("created").id,
@@ -313,16 +321,19 @@ fn fencing(ends_office: bool) -> [(Vec<String>, u64); 2] {
         ..PartitionChangeRecord::default()
     };
     let mut aftermath = Aftermath::default();
-    let done = plan.write(&shared, &[election.into()], &mut aftermath);
+    let done = plan.write(&shared.metadata.parts, &[election.into()], &mut aftermath);
     done.expect("it is the active controller");
     drop(plan);
-    shared.conclude(aftermath);
+    shared.metadata.conclude(aftermath);
     let decided = seen();
     if ends_office {
         shared.metadata.plan.lock().office = None;
     }
-    shared.commit_at_start().expect("a disk that works");
-    let image = shared.metadata.image();
+    shared
+        .metadata
+        .commit_at_start()
+        .expect("a disk that works");
+    let image = shared.catalog.image();
     assert!(image.broker(BrokerId(1)).expect("registered").is_fenced);
     [decided, seen()]
 }

@@ -96,8 +96,8 @@ impl QuorumWorker {
         poller: Box<dyn Poller>,
         (membership, enrolment): (Option<Membership>, Option<Enrolment>),
     ) -> QuorumWorker {
-        let name = format!("raft-client-{}", shared.config().broker.node_id);
-        let (membership, reserve) = if shared.metadata.is_alone() {
+        let name = format!("raft-client-{}", shared.catalog.config().broker.node_id);
+        let (membership, reserve) = if shared.state.is_alone() {
             (None, membership)
         } else {
             (membership, None)
@@ -145,14 +145,14 @@ impl QuorumWorker {
             pause.as_secs(),
             pause.subsec_millis() / 100,
         );
-        let dirs = self.shared.dirs().iter();
+        let dirs = self.shared.volumes.dirs().iter();
         dirs.for_each(|dir| dir.on_pause(until, now));
     }
 
     /// Does what was ordered, and what follows from that.
     pub(crate) fn take_orders(&mut self) {
         loop {
-            let orders = self.shared.metadata.mailbox.take();
+            let orders = self.shared.mail.quorum.take();
             if orders.is_empty() {
                 return;
             }
@@ -196,12 +196,12 @@ impl QuorumWorker {
             }
             Order::TakeSnapshot => self.take_snapshot(),
             Order::TakeOffice(epoch) => {
-                self.shared.take_office(epoch);
+                self.shared.metadata.take_office(epoch);
                 self.probe_all();
             }
             Order::Lost(broker, epoch) => self.probe(broker, epoch),
             Order::Join => self.join(),
-            Order::Look => self.shared.on_metadata_watched(),
+            Order::Look => self.shared.metadata.on_watched(),
         }
     }
 
@@ -211,7 +211,7 @@ impl QuorumWorker {
             return;
         };
         let now = self.shared.env.clock.now();
-        membership.adopt(&self.shared, self.shared.metadata.broker_epoch(), now);
+        membership.adopt(&self.shared, self.shared.state.broker_epoch(), now);
         self.membership = Some(membership);
         tracing::info!(target: env::logs::BROKER, "this broker is no longer alone in its cluster");
     }
@@ -251,7 +251,7 @@ impl QuorumWorker {
                 _ => continue,
             };
             match written {
-                Ok(number) => self.shared.step_quorum(Event::VoteStored { number }),
+                Ok(number) => self.shared.metadata.step(Event::VoteStored { number }),
                 Err((path, error)) => {
                     if !has_failed {
                         tracing::error!(
@@ -281,12 +281,12 @@ impl QuorumWorker {
         let first = &shared.metadata.log_dir().path;
         let named = partition::name_cluster(&shared.env, first, cluster);
         named.map_err(|error| (first.join("meta.properties"), error))?;
-        let others = shared.dirs().iter();
+        let others = shared.volumes.dirs().iter();
         for dir in others.filter(|dir| dir.path != *first && !dir.is_failed()) {
             let named = partition::name_cluster(&shared.env, &dir.path, cluster);
             self.complain(named, "write the id of the cluster");
         }
-        shared.metadata.set_cluster_id(cluster);
+        shared.state.set_cluster_id(cluster);
         tracing::info!(target: env::logs::METADATA, "this node is part of cluster {cluster}");
         Ok(())
     }
@@ -311,7 +311,7 @@ impl QuorumWorker {
 
     fn fail(&self, call: CallId) {
         let failure = Failure::Disconnected;
-        self.shared.step_quorum(Event::Failed { call, failure });
+        self.shared.metadata.step(Event::Failed { call, failure });
     }
 
     fn take_replies(&mut self) {
@@ -359,7 +359,7 @@ impl QuorumWorker {
     fn on_answered(&mut self, of: Author, key: ApiKey, version: i16, body: Bytes) {
         match of {
             Author::Quorum(call) => match wire_form::decode(key, version, body) {
-                Ok(response) => self.shared.step_quorum(Event::Answer { call, response }),
+                Ok(response) => self.shared.metadata.step(Event::Answer { call, response }),
                 Err(_) => self.fail(call),
             },
             Author::Lifecycle(ask) => {
@@ -392,7 +392,9 @@ impl QuorumWorker {
         self.last_caller += 1;
         let caller = Caller(self.last_caller);
         self.callers.insert(caller, ticket);
-        self.shared.step_quorum(Event::Request { caller, request });
+        self.shared
+            .metadata
+            .step(Event::Request { caller, request });
     }
 
     fn answer(&mut self, caller: Caller, mut response: Response, fill: Option<Fill>) {
@@ -426,7 +428,7 @@ impl QuorumWorker {
             }
         }
         let answered = Redeemed::Quorum(ticket, Box::new(response));
-        self.shared.put(ticket.inbox, answered);
+        self.shared.mail.put(ticket.inbox, answered);
     }
 
     /// Whole batches of the metadata log; none where it cannot be read, or where this node ceased to lead since it was asked.
@@ -472,7 +474,7 @@ impl QuorumWorker {
         };
         // Before anybody is let in.
         let until = membership.life.leads_until();
-        self.shared.metadata.set_leads_until(until);
+        self.shared.state.set_leads_until(until);
         self.take_turn(turn);
     }
 
@@ -480,24 +482,22 @@ impl QuorumWorker {
         match turn {
             None => {}
             Some(lifecycle::Turn::Serve) => {
-                self.shared
-                    .metadata
-                    .set_serving(self.shared.env.clock.now());
-                self.shared.inboxes().wake_shards();
+                self.shared.state.set_serving(self.shared.env.clock.now());
+                self.shared.mail.inboxes.wake_shards();
                 tracing::info!(target: env::logs::BROKER, "this broker is part of the cluster and serves clients");
             }
-            Some(lifecycle::Turn::Stop) => self.shared.stop_now(),
+            Some(lifecycle::Turn::Stop) => self.shared.lifetime.stop_now(),
         }
     }
 
     /// Sends the request to the controller that is due, and follows the life of the broker.
     fn live(&mut self, now: Instant) {
-        let image = self.shared.metadata.image();
+        let image = self.shared.catalog.image();
         let end = image.end();
-        let is_leaving = self.shared.is_leaving();
+        let is_leaving = self.shared.lifetime.is_leaving();
         let Some(membership) = &mut self.membership else {
             if is_leaving {
-                self.shared.stop_now();
+                self.shared.lifetime.stop_now();
             }
             return;
         };
@@ -506,7 +506,7 @@ impl QuorumWorker {
             membership.life.on_metadata(leaving(&image), now);
         }
         if is_leaving && membership.life.leave(now) {
-            self.shared.stop_now();
+            self.shared.lifetime.stop_now();
         }
         membership.watch_session(&self.shared, now);
         membership.watch_dirs(&self.shared, now);
@@ -526,7 +526,7 @@ impl QuorumWorker {
             return;
         };
         // A broker registers with a cluster that it knows.
-        let is_named = !self.shared.metadata.cluster_id().is_empty();
+        let is_named = !self.shared.state.cluster_id().is_empty();
         let endpoint = self.controller.clone().filter(|_| is_named);
         let (Some(endpoint), Ok((api, frame))) = (endpoint, frame) else {
             return self.on_lifecycle(ask, Err(ErrorCode::NotController));
@@ -569,16 +569,16 @@ impl QuorumWorker {
 
     /// All that waits for the metadata has ended. A leader hands its office on before it goes.
     fn is_over(&mut self, now: Instant) -> bool {
-        if !self.shared.have_shards_ended() {
+        if !self.shared.lifetime.have_shards_ended() {
             return false;
         }
-        if self.shared.metadata.is_alone() {
+        if self.shared.state.is_alone() {
             return true;
         }
         if self.ends_by.is_none() {
             self.ends_by = Some(now.plus(HANDOVER_MAX));
             if let Some(epoch) = self.shared.metadata.led_epoch() {
-                self.shared.resign(epoch);
+                self.shared.metadata.resign(epoch);
             }
         }
         let is_late = self.ends_by.is_some_and(|by| by <= now);
@@ -605,14 +605,10 @@ impl Worker for QuorumWorker {
             self.write_unwritten();
         }
         if self.shared.metadata.is_quorum_due(now) {
-            self.shared.step_quorum(Event::Tick);
+            self.shared.metadata.step(Event::Tick);
         }
         if self.shared.metadata.is_office_due(now) {
-            self.shared.fence_silent(now);
-            self.shared.balance_leaders(now);
-            self.shared.elect_unclean(now);
-            self.shared.raise_elr(now);
-            self.shared.write_idle(now);
+            self.shared.metadata.tick(now);
         }
         self.take_snapshot_if_due(now);
         self.follow_controller();
@@ -624,7 +620,7 @@ impl Worker for QuorumWorker {
         self.enrol(now);
         self.take_replies();
         self.take_orders();
-        self.shared.commit_metadata();
+        self.shared.volumes.commit_metadata();
         if self.is_over(now) {
             return Turn::Done;
         }

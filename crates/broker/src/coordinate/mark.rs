@@ -122,7 +122,7 @@ impl Desk {
     }
 
     fn way_of(&mut self, (topic, index): &txn::TxnPartition) -> Way {
-        let node = self.shared.config().broker.node_id;
+        let node = self.shared.catalog.config().broker.node_id;
         match self.topics().leader(topic, *index) {
             None => Way::Nowhere(ErrorCode::UnknownTopicOrPartition),
             Some(leader) => match leader.broker {

@@ -48,7 +48,7 @@ impl Desk {
     }
 
     fn coordinator_shard(&self, partition: i32) -> ShardId {
-        let count = self.shared.shards_count().max(1);
+        let count = self.shared.mail.inboxes.shards_count().max(1);
         ShardId((partition.unsigned_abs() as usize % count) as u16)
     }
 
@@ -61,19 +61,22 @@ impl Desk {
         if owner == self.id {
             self.on_question(asked);
         } else {
-            self.shared.post(owner, Post::Asked(Box::new(asked)));
+            self.shared
+                .mail
+                .inboxes
+                .post(owner, Post::Asked(Box::new(asked)));
         }
     }
 
     pub(crate) fn on_question(&mut self, asked: Asked) {
         self.refresh_coordinators();
         let at = self.moment();
-        let topics = KnownTopics(self.shared.metadata.image());
+        let topics = KnownTopics(self.shared.catalog.image());
         let (partition, ticket) = (asked.partition, asked.ticket);
         // Another broker may coordinate by now. An answer that needs no record would go out as if nothing had been decided there: an
         // offset that was passed, or the end of an earlier transaction as that of the one that is open. A marker would be written here and
         // once more elsewhere.
-        if self.shared.is_self_fenced() {
+        if self.shared.state.is_self_fenced() {
             let code = match asked.question {
                 Question::MarkerAt(..) => ErrorCode::NotLeaderOrFollower,
                 _ => ErrorCode::NotCoordinator,
@@ -119,7 +122,7 @@ impl Desk {
             now: self.now.max(self.shared.env.clock.now()),
             wall: self.wall,
         };
-        let topics = KnownTopics(self.shared.metadata.image());
+        let topics = KnownTopics(self.shared.catalog.image());
         let Some(coordinator) = self.coordinators.groups.get_mut(&partition) else {
             return self.refuse_question(ticket);
         };
@@ -201,7 +204,7 @@ impl Desk {
             self.answered.push(answered);
         } else {
             let answered = Redeemed::Answered(Box::new(answered));
-            self.shared.put(to, answered);
+            self.shared.mail.put(to, answered);
         }
     }
 
@@ -209,10 +212,10 @@ impl Desk {
     fn refresh_coordinators(&mut self) {
         // A broker that comes back goes through metadata of long ago once more. A coordinator that did so, with a log of today, would
         // take a topic that they do not name yet for one that needs no marker, and one that was deleted then for one that has just gone.
-        if !self.shared.metadata.is_serving() {
+        if !self.shared.state.is_serving() {
             return;
         }
-        let settings = self.shared.config();
+        let settings = self.shared.catalog.config();
         let is_same = |seen: &Arc<group::Settings>| Arc::ptr_eq(seen, &settings.groups);
         if !self.coordinators.settings.as_ref().is_some_and(is_same) {
             let coordinators = &mut self.coordinators;
@@ -225,7 +228,7 @@ impl Desk {
             coordinators.settings = Some(Arc::clone(&settings.groups));
         }
         let topics = self.topics();
-        if self.shared.is_self_fenced() {
+        if self.shared.state.is_self_fenced() {
             return self.resign_coordinators(&topics);
         }
         let is_seen = self
@@ -287,7 +290,7 @@ impl Desk {
         known: &mut BTreeMap<i32, Coordinator<M>>,
         topic: Option<&Arc<Topic>>,
     ) -> BTreeMap<i32, Coordinator<M>> {
-        let settings = self.shared.config();
+        let settings = self.shared.catalog.config();
         let mut kept = BTreeMap::new();
         let node = settings.broker.node_id;
         for (partition, epoch) in topic.into_iter().flat_map(|topic| topic.led_by(node)) {
@@ -310,17 +313,12 @@ impl Desk {
 
     /// Offsets committed for topics that are gone go with them.
     fn forget_topics(&mut self, before: &Topics, after: &Topics) {
-        let gone: Vec<String> = before
-            .sorted()
-            .iter()
-            .filter(|topic| after.named(&topic.name).is_none())
-            .map(|topic| topic.name.as_ref().to_owned())
-            .collect();
+        let gone = before.gone(after);
         if gone.is_empty() {
             return;
         }
         let at = self.moment();
-        let topics = KnownTopics(self.shared.metadata.image());
+        let topics = KnownTopics(self.shared.catalog.image());
         let groups = self.coordinators.groups.iter_mut();
         let progress: Vec<_> = groups
             .map(|(index, coordinator)| (*index, coordinator.on_topics_gone(&gone, at, &topics)))
@@ -369,9 +367,9 @@ impl Desk {
 
     fn tick_coordinators(&mut self, at: Moment) {
         let now = at.now;
-        let topics = KnownTopics(self.shared.metadata.image());
+        let topics = KnownTopics(self.shared.catalog.image());
         let shared = Arc::clone(&self.shared);
-        let fresh = || shared.take_producer_id();
+        let fresh = || shared.state.take_producer_id();
         let ticked: Vec<_> = due(&mut self.coordinators.groups, now)
             .map(|(index, coordinator)| (*index, coordinator.tick(at, &topics, &fresh)))
             .collect();

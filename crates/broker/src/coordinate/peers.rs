@@ -24,7 +24,7 @@ impl Desk {
         let question = match question {
             Question::Joining(ask) => match self.other_coordinator(partition) {
                 Some(broker) => {
-                    let broker_settings = &self.shared.config().broker;
+                    let broker_settings = &self.shared.catalog.config().broker;
                     let until = self.now.plus(txn_settings(broker_settings).add_wait_max);
                     let join = Join {
                         ticket,
@@ -49,7 +49,7 @@ impl Desk {
 
     /// The other broker whose transactions those of a partition are. None where they are ours, or nobody's.
     pub(crate) fn other_coordinator(&mut self, partition: i32) -> Option<BrokerId> {
-        let node = self.shared.config().broker.node_id;
+        let node = self.shared.catalog.config().broker.node_id;
         let topics = self.topics();
         let leader = topics.leader(meta::name::TRANSACTIONS, partition)?.broker;
         leader.filter(|leader| *leader != node)
@@ -71,7 +71,7 @@ impl Desk {
         if errands.is_empty() {
             return;
         }
-        let until = self.now.plus(self.shared.config().request_wait_max);
+        let until = self.now.plus(self.shared.catalog.config().request_wait_max);
         for Errand { key, to, request } in errands {
             let whom = (self.coordinators.ticket(key, 0), Recipient::Broker(to));
             let outgoing = match &request {
@@ -81,7 +81,7 @@ impl Desk {
             match outgoing {
                 Ok(outgoing) => {
                     let order = Order::Call(Box::new(outgoing));
-                    self.shared.metadata.mailbox.order([order]);
+                    self.shared.mail.quorum.order([order]);
                 }
                 Err(error) => {
                     tracing::error!(target: env::logs::COORDINATORS, "a request to broker {} cannot be encoded: {error}", to.0);

@@ -15,10 +15,10 @@ use wire::{ApiKey, ErrorCode, Message, Reader};
 use super::api::overdue::Overdue;
 use super::hall::{Door, Hall};
 use super::parked::{AskedFor, Change, Parked, Remote, Then, Waiting};
+use crate::control::log::Written;
 use crate::control::{Order, Outgoing, Recipient};
 use crate::coordinate::question::{Question, Said, Told};
 use crate::event_loop::{Address, Chunk, Connections, Outcome, Reply};
-use crate::metadata::Written;
 use crate::metrics::meter::Refusal;
 use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
 use crate::ops::change::{self, Begun};
@@ -50,7 +50,7 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     /// True if the asker may be another node.
     pub(crate) fn is_of_peer(&self) -> bool {
-        let settings = self.desk.shared.config();
+        let settings = self.desk.shared.catalog.config();
         settings.trusts(self.asker.peer.ip())
     }
 
@@ -61,8 +61,8 @@ impl Call<'_> {
     /// True at a broker that no controller counts in, or that cannot reach the one that does.
     pub(crate) fn is_cut_off(&self) -> bool {
         let shared = &self.desk.shared;
-        let is_broker = shared.config().broker.quorum.roles.broker;
-        is_broker && (!self.door.is_open || shared.is_self_fenced())
+        let is_broker = shared.catalog.config().broker.quorum.roles.broker;
+        is_broker && (!self.door.is_open || shared.state.is_self_fenced())
     }
 
     /// The hall without this request, for what is no part of it.
@@ -244,7 +244,7 @@ impl Call<'_> {
             None => (Err(ErrorCode::NotController), Written::Durable),
         };
         let response = respond(answer);
-        let patience = self.desk.shared.config().request_wait_max;
+        let patience = self.desk.shared.catalog.config().request_wait_max;
         let begun = change::begun(self.desk, patience, written);
         self.answer_begun(key, response, begun)
     }
@@ -265,7 +265,7 @@ impl Call<'_> {
         let finish = Box::new(finish);
         let outcome = self.park(Waiting::Remote(Remote { finish }));
         let order = Order::Call(Box::new(outgoing));
-        self.desk.shared.metadata.mailbox.order([order]);
+        self.desk.shared.mail.quorum.order([order]);
         outcome
     }
 
@@ -299,7 +299,7 @@ pub(crate) fn with<R: Message>(
     mut reader: Reader,
     handle: impl FnOnce(&mut Call<'_>, R) -> Outcome,
 ) -> Outcome {
-    reader.bound_elements(call.desk.shared.elements_max());
+    reader.bound_elements(call.desk.shared.catalog.settings().elements_max);
     match R::decode(&mut reader, call.version()) {
         Ok(request) => handle(call, request),
         Err(error) => {

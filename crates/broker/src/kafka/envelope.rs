@@ -10,16 +10,16 @@ use crate::ops::Desk;
 /// Puts an answer into the envelope that it goes back in. A request that got none was not fit, or its controller is none any more and
 /// cannot say what became of it: the broker that brought it must not bring it again.
 pub(super) fn wrap(desk: &Desk, to: EnvelopeAddress, outcome: Outcome) -> Outcome {
-    let metadata = &desk.shared.metadata;
+    let shared = &desk.shared;
     let (data, code) = match outcome {
         Outcome::Waits => return Outcome::Waits,
         Outcome::Reply(reply) => (reply.frame(), ErrorCode::None),
-        Outcome::Silent | Outcome::Close if metadata.is_active() => {
+        Outcome::Silent | Outcome::Close if shared.metadata.is_active() => {
             (None, ErrorCode::InvalidRequest)
         }
         Outcome::Silent | Outcome::Close => (None, ErrorCode::RequestTimedOut),
     };
-    let end = metadata.image().end();
+    let end = shared.catalog.image().end();
     encode(to, data, code, end)
 }
 

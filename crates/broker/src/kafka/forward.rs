@@ -74,15 +74,15 @@ pub(super) struct Divided {
 
 /// The nodes that are to answer the request.
 pub(super) fn destination(call: &Call<'_>, key: ApiKey, frame: &Bytes) -> For {
-    let metadata = &call.desk.shared.metadata;
-    if metadata.is_alone() || !is_for_controller(key) || metadata.is_active() {
+    let shared = &call.desk.shared;
+    if shared.state.is_alone() || !is_for_controller(key) || shared.metadata.is_active() {
         return For::Here;
     }
     if key != ApiKey::IncrementalAlterConfigs {
         return For::Controller;
     }
     let mut reader = Reader::new(frame.clone());
-    reader.bound_elements(call.desk.shared.elements_max());
+    reader.bound_elements(call.desk.shared.catalog.settings().elements_max);
     let request = decode_request_header(&mut reader).ok();
     let request = request
         .and_then(|head| IncrementalAlterConfigsRequest::decode(&mut reader, head.version).ok());
@@ -129,7 +129,7 @@ pub(super) fn in_two_parts(call: &mut Call<'_>, divided: Divided) -> Outcome {
     let Ok(request) = framed.and_then(|frame| envelope::request(frame.slice(4..), client)) else {
         return Outcome::Close;
     };
-    let patience = call.desk.shared.config().request_wait_max;
+    let patience = call.desk.shared.catalog.config().request_wait_max;
     call.ask_node(
         (Recipient::Controller, patience),
         &request,
@@ -141,7 +141,7 @@ pub(super) fn in_two_parts(call: &mut Call<'_>, divided: Divided) -> Outcome {
             // After the settings: where nobody can set those, the client asks for all of it again.
             let scene = call.scene();
             let shared = Arc::clone(&call.desk.shared);
-            let view = scene.view(shared.metadata.cluster_id());
+            let view = scene.view(shared.state.cluster_id());
             let (_, ours) = incremental_alter_configs::handle(&loggers, &view);
             call.reply(KEY, &joined(&order, ours, theirs))
         },
@@ -180,7 +180,7 @@ pub(super) fn to_controller(call: &mut Call<'_>, frame: Bytes) -> Outcome {
     let Ok(request) = envelope::request(frame, call.asker.peer.ip()) else {
         return Outcome::Close;
     };
-    let patience = call.desk.shared.config().request_wait_max;
+    let patience = call.desk.shared.catalog.config().request_wait_max;
     let to = (Recipient::Controller, patience);
     call.ask_node(to, &request, envelope::VERSION, |_, body| {
         let data = body.and_then(|body| {
@@ -199,18 +199,18 @@ pub(crate) fn change_first(
     decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> Vec<Record>,
 ) -> Outcome {
     let shared = Arc::clone(&call.desk.shared);
-    if shared.metadata.is_alone() {
+    if shared.state.is_alone() {
         return call.change_first(again, decide);
     }
     let scene = call.scene();
-    let view = scene.view(shared.metadata.cluster_id());
+    let view = scene.view(shared.state.cluster_id());
     let records = decide(&view, &mut || random_uuid(&shared.env));
     let has_block = |record: &Record| matches!(record, Record::ProducerIds(_));
     let to = (Recipient::Controller, AGAIN_WAIT_MAX);
     if records.iter().any(has_block) {
         let request = AllocateProducerIdsRequest {
             broker_id: view.broker.node_id.0,
-            broker_epoch: shared.metadata.broker_epoch(),
+            broker_epoch: shared.state.broker_epoch(),
         };
         return call.ask_node(to, &request, ALLOCATE_PRODUCER_IDS, |call, body| {
             let has_ids = body.is_some_and(|body| take_block(call.desk, body));
@@ -220,7 +220,7 @@ pub(crate) fn change_first(
     let Some(topics) = wanted(&records) else {
         return again(call, Attempt::Second);
     };
-    if shared.awaits_brokers() {
+    if shared.state.awaits_brokers(&shared.catalog) {
         return again(call, Attempt::Overdue);
     }
     let client = call.asker.peer.ip();
@@ -253,7 +253,7 @@ fn take_block(desk: &Desk, body: Bytes) -> bool {
     let end = first.checked_add(i64::from(response.producer_id_len));
     match end {
         Some(end) if response.error_code == 0 && 0 <= first => {
-            desk.shared.metadata.add_producer_ids(first..end);
+            desk.shared.state.add_producer_ids(first..end);
             true
         }
         _ => false,

@@ -107,7 +107,7 @@ impl Hall<'_> {
     /// Bytes that an answer may keep in memory until it is sent. Record batches stay there for it although the hot tail has let them
     /// go: readers that do not take their answers get small ones once all of them together keep too much.
     pub(crate) fn answer_memory_max(&self) -> usize {
-        if self.connections.unsent_memory() < self.desk.shared.unsent_memory_max() {
+        if self.connections.unsent_memory() < self.desk.shared.doors.unsent_memory_max() {
             usize::MAX
         } else {
             ANSWER_MEMORY_SHORT

@@ -153,7 +153,7 @@ impl Hall<'_> {
     /// disk takes so long.
     pub(crate) fn expire(&mut self) {
         let (is_stopping, now) = (self.desk.is_stopping, self.desk.now);
-        let dirs = self.desk.shared.dirs();
+        let dirs = self.desk.shared.volumes.dirs();
         // Other replicas, or a majority of the voters, may never come.
         let is_late = self.desk.stops_by.is_some_and(|by| by <= now);
         let is_lost = is_late || is_stopping && dirs.iter().any(|dir| dir.lacks_room());
@@ -231,7 +231,7 @@ impl Hall<'_> {
 
     /// A partition with something that is not durable may know of a request that waits no more.
     fn forget_waiters(&self) {
-        for residents in self.desk.shared.residents() {
+        for residents in self.desk.shared.volumes.residents() {
             for partition in residents.uncommitted() {
                 partition.forget_waiters(self.desk.inbox, |key| self.door.parked.contains(key));
             }

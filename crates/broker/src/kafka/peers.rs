@@ -16,7 +16,7 @@ use crate::event_loop::Outcome;
 
 /// True if the asker may be a replica of a partition. Alone a broker has none beside its own.
 pub(super) fn has_replicas(call: &Call<'_>) -> bool {
-    !call.desk.shared.metadata.is_alone() && call.is_of_peer()
+    !call.desk.shared.state.is_alone() && call.is_of_peer()
 }
 
 /// True if the request is one of another node.
@@ -24,12 +24,12 @@ pub(super) fn is_served(call: &Call<'_>, key: ApiKey, version: i16) -> bool {
     let row = api::PEERS.iter().find(|row| row.key == key);
     row.is_some_and(|row| (row.min..=row.max).contains(&version))
         && call.is_of_peer()
-        && !(is_of_voters(key) && call.desk.shared.metadata.is_alone())
+        && !(is_of_voters(key) && call.desk.shared.state.is_alone())
 }
 
 /// The rows of the table of APIs that only other nodes are shown.
 pub(crate) fn rows(call: &Call<'_>) -> Vec<api::Served> {
-    let is_alone = call.desk.shared.metadata.is_alone();
+    let is_alone = call.desk.shared.state.is_alone();
     let rows = api::PEERS.iter().filter(|_| call.is_of_peer());
     let rows = rows.filter(|row| !is_alone || !is_of_voters(row.key));
     rows.copied().collect()
@@ -88,7 +88,7 @@ pub(super) fn ask(call: &mut Call<'_>, request: Request) -> Outcome {
     let ticket = call.ticket();
     let outcome = call.park(Waiting::Quorum);
     let question = Box::new(Question { ticket, request });
-    (call.desk.shared.metadata.mailbox).order([Order::Ask(question)]);
+    (call.desk.shared.mail.quorum).order([Order::Ask(question)]);
     outcome
 }
 

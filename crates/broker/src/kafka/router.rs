@@ -56,7 +56,7 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
     };
     let bytes = frame.len();
     // A lone node sends no request on: it needs the whole frame no more.
-    let is_alone = hall.desk.shared.metadata.is_alone();
+    let is_alone = hall.desk.shared.state.is_alone();
     let whole = if is_alone {
         Bytes::new()
     } else {
@@ -129,7 +129,7 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
 /// the broker as one that fails.
 fn await_membership(call: &mut Call<'_>, frame: Bytes) -> Outcome {
     // Other nodes, which make the cluster, are to be heard meanwhile.
-    if call.desk.shared.request_bytes_max() / 2 < call.connections.request_bytes() {
+    if call.desk.shared.doors.request_bytes_max() / 2 < call.connections.request_bytes() {
         return Outcome::Close;
     }
     let until = call.desk.now.plus(MEMBERSHIP_WAIT_MAX);
@@ -142,7 +142,7 @@ impl Hall<'_> {
     /// Lets clients in once the broker is part of its cluster: those that came before first, so that no request overtakes another one
     /// of its connection. A client that has gone asked elsewhere meanwhile, and what it wanted then may be wrong now.
     pub(crate) fn open(&mut self) {
-        if self.door.is_open || !self.desk.shared.metadata.is_serving() {
+        if self.door.is_open || !self.desk.shared.state.is_serving() {
             return;
         }
         self.door.is_open = true;
@@ -440,7 +440,7 @@ fn tell<R: Message, M: Message>(
     let scene = call.scene();
     with(call, reader, |call, request: R| {
         let shared = Arc::clone(&call.desk.shared);
-        let response = handle(&request, &scene.view(shared.metadata.cluster_id()));
+        let response = handle(&request, &scene.view(shared.state.cluster_id()));
         call.reply(key, &response)
     })
 }
@@ -456,7 +456,7 @@ fn decide<R: Message + Patience, M: Message + Overdue + Send + 'static>(
     with(call, reader, |call, request: R| {
         let patience = match request.timeout_ms() {
             Some(ms) => Duration::from_millis(ms.max(0).unsigned_abs().into()),
-            None => call.desk.shared.config().request_wait_max,
+            None => call.desk.shared.catalog.config().request_wait_max,
         };
         call.change(key, patience, |view, uuids| handle(&request, view, uuids))
     })

@@ -24,8 +24,9 @@ impl Shard {
         self.accept_at = None;
         self.seat_guests();
         loop {
-            let is_full = !self.desk.shared.has_room_for_connection() && !self.desk.is_stopping;
-            let settings = self.desk.shared.config();
+            let is_full =
+                !self.desk.shared.doors.has_room_for_connection() && !self.desk.is_stopping;
+            let settings = self.desk.shared.catalog.config();
             let protected = &settings.protected_ports[..];
             if is_full {
                 self.accept_at = Some(self.desk.now.plus(ACCEPT_PAUSE));
@@ -57,7 +58,7 @@ impl Shard {
 
     /// Alone a node has nobody to let in before clients, and these wait in the backlog.
     fn has_room_for_guest(&self) -> bool {
-        !self.desk.shared.metadata.is_alone() && self.guests.has_room(self.desk.now)
+        !self.desk.shared.state.is_alone() && self.guests.has_room(self.desk.now)
     }
 
     fn take_as_guest(&mut self, socket: Socket) {
@@ -72,7 +73,7 @@ impl Shard {
 
     /// Places that are free go to the guests that wait longest.
     fn seat_guests(&mut self) {
-        while self.desk.shared.has_room_for_connection()
+        while self.desk.shared.doors.has_room_for_connection()
             && let Some(conn) = self.guests.oldest()
         {
             if self.seat(conn) {
@@ -100,20 +101,22 @@ impl Shard {
         if !self.guests.contains(conn) {
             return true;
         }
-        let settings = self.desk.shared.config();
+        let settings = self.desk.shared.catalog.config();
         let Some(connection) = self.connections.get_mut(conn) else {
             return false;
         };
         let mut caller = connection.caller(settings.elements_max);
         let may_be_node =
-            settings.trusts(connection.peer.ip()) && self.desk.shared.has_room_for_node();
+            settings.trusts(connection.peer.ip()) && self.desk.shared.doors.has_room_for_node();
         if caller == Some(Caller::Node) && !may_be_node {
             caller = Some(Caller::Client);
         }
         match caller {
             None | Some(Caller::Unknown) => true,
             Some(Caller::Node) => self.seat(conn),
-            Some(Caller::Client) if self.desk.shared.has_room_for_connection() => self.seat(conn),
+            Some(Caller::Client) if self.desk.shared.doors.has_room_for_connection() => {
+                self.seat(conn)
+            }
             Some(Caller::Client) => {
                 connection.is_outside = true;
                 self.guests.on_client(conn);
@@ -124,7 +127,7 @@ impl Shard {
 
     fn complain_of_crowd(&mut self) {
         if let Some(kept_back) = self.desk.complaints.places.admit_rarely(self.desk.now) {
-            let most = self.desk.shared.connections_max();
+            let most = self.desk.shared.doors.connections_max();
             tracing::warn!(
                 target: CONNECTIONS, kept_back = kept_back.count(),
                 "all {most} places for connections are taken, and new clients wait: raise max.connections, or the limit of open files \
@@ -156,15 +159,20 @@ impl Shard {
         if !self.has_place_for(socket.peer) {
             return;
         }
-        match self.desk.shared.place(self.desk.id) {
+        match self.desk.shared.doors.place(self.desk.id) {
             shard if shard == self.desk.id => self.adopt(socket),
-            shard => self.desk.shared.post(shard, Post::Socket(socket)),
+            shard => self
+                .desk
+                .shared
+                .mail
+                .inboxes
+                .post(shard, Post::Socket(socket)),
         }
     }
 
     /// Counts a connection; false, and a line, if its address has too many.
     fn has_place_for(&mut self, peer: SocketAddr) -> bool {
-        let has_place = self.desk.shared.admit_connection(peer.ip());
+        let has_place = self.desk.shared.doors.admit(peer.ip());
         if !has_place {
             self.desk.meter().on_refused(Refusal::PerIp);
             if let Some(kept_back) = self.desk.complaints.crowds.admit(self.desk.now) {
@@ -180,7 +188,7 @@ impl Shard {
     pub(super) fn adopt(&mut self, socket: Socket) {
         let peer = socket.peer;
         if self.open(socket).is_none() {
-            self.desk.shared.forget_connection(peer.ip());
+            self.desk.shared.doors.forget(peer.ip());
         }
     }
 
@@ -233,7 +241,7 @@ impl Shard {
 
     /// Clients that are silent, or that take none of the answers they asked for.
     pub(super) fn close_idle(&mut self) {
-        let age = self.desk.shared.config().connection_idle_max;
+        let age = self.desk.shared.catalog.config().connection_idle_max;
         let open = self.connections.values();
         let deaf: BTreeSet<ConnId> = open
             .filter(|connection| connection.unread_for(self.desk.now) > Some(age))
@@ -261,10 +269,10 @@ impl Shard {
 
     /// The limit of connections was lowered: those that were silent longest go first.
     fn close_excess(&mut self) {
-        if !self.desk.shared.is_overcrowded() {
+        if !self.desk.shared.doors.is_overcrowded() {
             return;
         }
-        let settings = self.desk.shared.config();
+        let settings = self.desk.shared.catalog.config();
         let protected = &settings.protected_ports;
         let open = self.connections.values();
         let mut by_silence: Vec<(Instant, ConnId)> = open
@@ -273,7 +281,7 @@ impl Shard {
             .collect();
         by_silence.sort_unstable();
         for (_, conn) in by_silence {
-            if !self.desk.shared.is_overcrowded() {
+            if !self.desk.shared.doors.is_overcrowded() {
                 return;
             }
             self.close(conn);

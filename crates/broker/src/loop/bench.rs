@@ -189,7 +189,7 @@ impl Bench {
         self.machine
             .faults(|faults| faults.sync_nanos = nanos..nanos + 1);
         let disk = &self.shard.desk.shared.env.disk;
-        let dir = &self.shard.desk.shared.dirs()[0].path;
+        let dir = &self.shard.desk.shared.volumes.dirs()[0].path;
         disk.sync_dir(dir).expect("a working disk");
         let fast = Faults::default().sync_nanos;
         self.machine.faults(|faults| faults.sync_nanos = fast);
@@ -272,29 +272,30 @@ impl Bench {
     /// Commits what is queued, as the quorum does what that lets it; what the shard is to hear of becomes its news.
     pub(crate) fn sync(&mut self) {
         let desk = &mut self.shard.desk;
-        for dir in desk.shared.dirs() {
+        for dir in desk.shared.volumes.dirs() {
             while dir.has_queued() {
                 dir.commit(&mut desk.news);
             }
         }
-        desk.shared.on_metadata_synced();
-        let posts = desk.shared.take_posts(desk.id).into_iter();
+        desk.shared.metadata.on_synced();
+        let posts = desk.shared.mail.inboxes.take_posts(desk.id).into_iter();
         let told = posts.filter_map(|post| match post {
             Post::Redeemed(Redeemed::News(news)) => Some(news),
             _ => None,
         });
         desk.news.extend(told);
-        let inbox = desk.shared.metadata.ticket().inbox;
+        let inbox = desk.shared.metadata.parts.inbox;
         desk.news.retain(|news| news.inbox() != inbox);
     }
 
     /// The metadata come to have these records, as if a controller had written them.
     pub(crate) fn publish(&mut self, records: &[meta::Record]) {
         let shared = Arc::clone(&self.shard.desk.shared);
-        let mut image = meta::Image::clone(&shared.metadata.image());
+        let mut image = meta::Image::clone(&shared.catalog.image());
         let place = image.next_place();
         image.replay(place, records).expect("records that fit");
-        shared.publish(Arc::new(image), &mut self.shard.desk.news);
+        let news = &mut self.shard.desk.news;
+        shared.metadata.publish(&Arc::new(image), news);
         self.tell();
     }
 

@@ -393,7 +393,7 @@ mod tests {
             connection.collect(now);
             assert_eq!(connection.unanswered_bytes().sum(), 0);
         }
-        let age = shard.desk.shared.config().connection_idle_max;
+        let age = shard.desk.shared.catalog.config().connection_idle_max;
         for (later, is_open) in [(age, true), (age + Duration::from_secs(1), false)] {
             shard.desk.now = now.plus(later);
             // Its further requests are no excuse.

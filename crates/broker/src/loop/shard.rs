@@ -71,11 +71,12 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(crate) fn new(id: ShardId, shared: Arc<Shared>, poller: Box<dyn Poller>) -> Shard {
-        let slots = shared.config().fetch_session_slots / shared.shards_count().max(1);
-        let unsent_memory_max = shared.unsent_memory_max();
-        let account = Account::new(Arc::clone(&shared.unfinished));
+        let slots =
+            shared.catalog.config().fetch_session_slots / shared.mail.inboxes.shards_count().max(1);
+        let unsent_memory_max = shared.doors.unsent_memory_max();
+        let account = Account::new(Arc::clone(&shared.doors.unfinished));
         let desk = Desk::new(id, shared);
-        let (now, is_open) = (desk.now, desk.shared.metadata.is_serving());
+        let (now, is_open) = (desk.now, desk.shared.state.is_serving());
         Shard {
             desk,
             door: Door::new(Pending::new(), slots, is_open),
@@ -195,7 +196,10 @@ impl Shard {
                 self.connections.crowd(conn);
                 return any;
             }
-            match connection.next_frame(self.desk.shared.frame_bytes_max(), &mut self.account) {
+            match connection.next_frame(
+                self.desk.shared.catalog.settings().frame_bytes_max,
+                &mut self.account,
+            ) {
                 Frame::Partial => {
                     if connection.turn.is_some() {
                         self.connections.begin(conn);
@@ -240,16 +244,16 @@ impl Shard {
         if let Some(mut connection) = self.connections.remove(conn) {
             connection.release(&mut self.account);
             if !self.guests.remove(conn) {
-                self.desk.shared.forget_connection(connection.peer.ip());
+                self.desk.shared.doors.forget(connection.peer.ip());
             }
             self.desk.meter().on_closed();
             if let Some(software) = &connection.asker().software {
-                self.desk.shared.software.lock().remove(software);
+                self.desk.shared.meters.software.lock().remove(software);
             }
             self.accept_at = self.accept_at.map(|_| self.desk.now);
             self.poller.close(conn);
             if let Some((broker, epoch)) = self.door.on_closed(conn) {
-                self.desk.shared.on_lost(broker, epoch);
+                self.desk.shared.metadata.on_lost(broker, epoch);
             }
         }
     }
@@ -257,22 +261,22 @@ impl Shard {
     /// Commits what is queued, here or on a commit thread; returns until when a commit waits for company.
     fn commit(&mut self) -> Option<Instant> {
         self.desk.write_decisions();
-        if !self.desk.shared.metadata.is_alone() {
+        if !self.desk.shared.state.is_alone() {
             self.feed_followers();
         }
         let mut wait = None;
         let is_asked = |at: Instant| self.desk.now < at.plus(ASKED_RECENTLY);
         let commits_inline =
-            self.desk.shared.commits_inline() && !self.door.asked_at.is_some_and(is_asked);
-        for at in 0..self.desk.shared.dirs().len() {
-            let dir = Arc::clone(&self.desk.shared.dirs()[at]);
+            self.desk.shared.mail.commits_inline() && !self.door.asked_at.is_some_and(is_asked);
+        for at in 0..self.desk.shared.volumes.dirs().len() {
+            let dir = Arc::clone(&self.desk.shared.volumes.dirs()[at]);
             if !dir.has_queued() {
                 continue;
             }
             let by_thread = !commits_inline || dir.commit_average() > INLINE_COMMIT_MAX;
             // While stopping the commit threads may have ended already, and nobody would commit what comes after it.
             if by_thread && !self.desk.is_stopping {
-                self.desk.shared.ring_committer(at);
+                self.desk.shared.volumes.ring_committer(at);
                 continue;
             }
             match dir.commit_wait(self.desk.shared.env.clock.now()) {
@@ -283,7 +287,7 @@ impl Shard {
                 Wait::No | Wait::Until(_) => {
                     while dir.commit(&mut self.desk.news) == Commit::Done && dir.has_queued() {}
                     if dir.is_failed() {
-                        self.desk.shared.check_health();
+                        self.desk.shared.volumes.check_health();
                     }
                 }
             }
@@ -294,13 +298,19 @@ impl Shard {
     /// On a slow disk a round begins while more requests come in: it need not wait for those, nor they for it.
     fn commit_early(&mut self) {
         if self.desk.coordinators.has_unwritten()
-            && self.desk.shared.dirs().iter().any(|dir| dir.is_slow())
+            && self
+                .desk
+                .shared
+                .volumes
+                .dirs()
+                .iter()
+                .any(|dir| dir.is_slow())
         {
             self.desk.write_decisions();
         }
-        for (at, dir) in self.desk.shared.dirs().iter().enumerate() {
+        for (at, dir) in self.desk.shared.volumes.dirs().iter().enumerate() {
             if !self.desk.is_stopping && dir.is_slow() && dir.has_queued() {
-                self.desk.shared.ring_committer(at);
+                self.desk.shared.volumes.ring_committer(at);
             }
         }
     }
@@ -316,7 +326,10 @@ impl Shard {
                 if self.desk.owns(item.inbox()) {
                     self.on_news(item);
                 } else {
-                    self.desk.shared.put(item.inbox(), Redeemed::News(item));
+                    self.desk
+                        .shared
+                        .mail
+                        .put(item.inbox(), Redeemed::News(item));
                 }
             }
             self.spread_readable();
@@ -374,7 +387,7 @@ impl Shard {
 
     /// Followers get what was appended before it is synced here, so that the syncs of all replicas overlap.
     fn feed_followers(&mut self) {
-        for dir in self.desk.shared.dirs() {
+        for dir in self.desk.shared.volumes.dirs() {
             dir.take_woken(&mut self.desk.news);
         }
         if !self.desk.news.is_empty() {
@@ -384,7 +397,7 @@ impl Shard {
     }
 
     fn take_posts(&mut self) {
-        for post in self.desk.shared.take_posts(self.desk.id) {
+        for post in self.desk.shared.mail.inboxes.take_posts(self.desk.id) {
             match post {
                 Post::Socket(socket) => self.adopt(socket),
                 Post::Redeemed(Redeemed::News(news)) => self.on_news(news),
@@ -440,9 +453,12 @@ impl Shard {
 
     /// Reports the offsets that groups have committed, from which their lag is computed.
     fn publish_committed(&self) {
-        if self.desk.shared.is_watched() {
+        if self.desk.shared.meters.is_watched() {
             let rows = self.desk.coordinators.committed(ROWS_MAX);
-            self.desk.shared.publish_committed(self.desk.id, rows);
+            self.desk
+                .shared
+                .meters
+                .publish_committed(self.desk.id, rows);
         }
     }
 
@@ -462,7 +478,7 @@ impl Shard {
     fn room(&self, conn: ConnId) -> Room {
         Room {
             taken: self.connections.taken.counted,
-            bytes_max: self.desk.shared.request_bytes_max(),
+            bytes_max: self.desk.shared.doors.request_bytes_max(),
             has_room_for_records: self.paused_until.is_none(),
             is_begun: self.connections.has_begun(conn),
         }
@@ -479,6 +495,7 @@ impl Shard {
     fn is_overloaded(&self) -> bool {
         self.desk
             .shared
+            .volumes
             .dirs()
             .iter()
             .any(|dir| dir.is_overloaded())
@@ -494,7 +511,7 @@ impl Shard {
             deadlines: self.door.timers.len() + self.desk.coordinators.retries_count(),
             fetch_sessions: self.door.sessions.count(),
         };
-        self.desk.shared.tell_held(self.desk.id, held);
+        self.desk.shared.meters.set_held(self.desk.id, held);
         self.desk.meter().on_turn(self.desk.now);
     }
 
@@ -508,7 +525,7 @@ impl Shard {
 impl Worker for Shard {
     fn turn(&mut self) -> Turn {
         self.desk.refresh_time();
-        self.connections.unsent_memory_max = self.desk.shared.unsent_memory_max();
+        self.connections.unsent_memory_max = self.desk.shared.doors.unsent_memory_max();
         let was_paused = self.paused_until.is_some();
         self.paused_until = self
             .is_overloaded()
@@ -516,7 +533,7 @@ impl Worker for Shard {
         if self.paused_until.is_some() {
             self.desk.meter().on_pause();
         }
-        let word_until = self.desk.shared.awaits_word_until();
+        let word_until = self.desk.shared.state.awaits_word_until();
         self.paused_until = self.paused_until.or(word_until);
         self.retry_crowded(was_paused);
         self.retry_denied();
@@ -533,14 +550,19 @@ impl Worker for Shard {
             self.commit_early();
         }
         self.hall().open();
-        self.desk.shared.release_waiting();
+        let shared = &self.desk.shared;
+        if shared.state.takes_release() {
+            let mut news = Vec::new();
+            shared.catalog.release_waiting(&mut news);
+            shared.mail.spread(news);
+        }
         // After the last poll: a poll swallows the wake-up of whatever was posted before it.
         self.take_posts();
         self.desk.turn_coordinators();
-        if !self.desk.is_stopping && self.desk.shared.is_stopping() {
+        if !self.desk.is_stopping && self.desk.shared.lifetime.is_stopping() {
             self.desk.is_stopping = true;
             // Alone nothing waits but for the disk.
-            let others = !self.desk.shared.metadata.is_alone();
+            let others = !self.desk.shared.state.is_alone();
             self.desk.stops_by = others.then(|| self.desk.now.plus(STOP_WAIT_MAX));
             self.hall().drop_readers();
             self.desk.coordinators.drop_markings();
@@ -555,7 +577,13 @@ impl Worker for Shard {
         self.spread();
         // A commit lets more be written (markers of a transaction, a request that waited for its topic): not one poll later.
         if self.desk.coordinators.has_unwritten()
-            || self.desk.shared.dirs().iter().any(|dir| dir.has_queued())
+            || self
+                .desk
+                .shared
+                .volumes
+                .dirs()
+                .iter()
+                .any(|dir| dir.has_queued())
         {
             commit_wait = self.commit();
             self.spread();
@@ -573,10 +601,10 @@ impl Worker for Shard {
             self.tell_held();
             // The one that listens is the last: where nobody does, other nodes take the process for dead, and no answer of it may
             // follow.
-            if self.desk.id == LISTENING && !self.desk.shared.is_last_shard() {
+            if self.desk.id == LISTENING && !self.desk.shared.lifetime.is_last_shard() {
                 return Turn::Sleep { until: None };
             }
-            self.desk.shared.on_shard_ended();
+            self.desk.shared.lifetime.on_shard_ended();
             return Turn::Done;
         }
         self.tell_held();
@@ -596,7 +624,7 @@ impl Worker for Shard {
             self.accept_at,
             self.desk.stops_by.filter(|by| self.desk.now < *by),
             self.desk.coordinators.next_deadline(),
-            self.desk.shared.next_release(),
+            self.desk.shared.state.next_release(),
             Some(self.idle_check),
         ]
         .into_iter()

@@ -44,8 +44,8 @@ struct Census {
 
 impl Census {
     fn take(shared: &Shared) -> Census {
-        let me = shared.config().broker.node_id;
-        let (image, topics) = (shared.metadata.image(), shared.topics());
+        let me = shared.catalog.config().broker.node_id;
+        let (image, topics) = (shared.catalog.image(), shared.catalog.topics());
         let mut census = Census::default();
         for topic in image.topics() {
             let open = topics.with_id(topic.id);
@@ -63,9 +63,11 @@ impl Census {
                         *min_isr.get_or_insert_with(|| here.config().in_sync_replicas_min);
                     census.count_led(partition, min_isr);
                     census.count_followers(partition, here);
-                    census.throttled_leading += u64::from(shared.throttles.leading.has(key));
+                    census.throttled_leading +=
+                        u64::from(shared.catalog.throttles.leading.has(key));
                 } else if partition.replicas.contains(&me) {
-                    census.throttled_following += u64::from(shared.throttles.following.has(key));
+                    census.throttled_following +=
+                        u64::from(shared.catalog.throttles.following.has(key));
                 }
             }
         }
@@ -109,9 +111,9 @@ impl Census {
 
 /// Partitions that this broker leads by the metadata, and whose clients it refuses.
 pub(super) fn unserved(shared: &Shared) -> u64 {
-    let me = shared.config().broker.node_id;
-    let acts = shared.metadata.is_serving() && !shared.is_self_fenced();
-    let (image, topics) = (shared.metadata.image(), shared.topics());
+    let me = shared.catalog.config().broker.node_id;
+    let acts = shared.state.is_serving() && !shared.state.is_self_fenced();
+    let (image, topics) = (shared.catalog.image(), shared.catalog.topics());
     let mut unserved = 0;
     for topic in image.topics() {
         let open = topics.with_id(topic.id);
@@ -130,8 +132,8 @@ pub(super) fn unserved(shared: &Shared) -> u64 {
 /// The families of replicas, of the cluster, and of the quorum.
 pub(super) fn write(page: &mut impl Sink, shared: &Shared) {
     let census = Census::take(shared);
-    let counted = shared.counts.read();
-    let sent: u64 = shared.meters().map(|meter| meter.replicated()).sum();
+    let counted = shared.meters.counts.read();
+    let sent: u64 = shared.meters.iter().map(|meter| meter.replicated()).sum();
     page.one(&metric::LED, census.led);
     page.one(&metric::PREFERRED, census.preferred);
     page.one(&metric::UNSERVED, unserved(shared));
@@ -169,7 +171,7 @@ pub(super) fn write(page: &mut impl Sink, shared: &Shared) {
 }
 
 fn write_cluster(page: &mut impl Sink, shared: &Shared, census: &Census) {
-    let image = shared.metadata.image();
+    let image = shared.catalog.image();
     let fenced = image.brokers().filter(|broker| broker.is_fenced).count();
     page.one(&metric::CLUSTER_BROKERS, image.brokers().count());
     page.one(&metric::CLUSTER_FENCED, fenced);
@@ -179,8 +181,8 @@ fn write_cluster(page: &mut impl Sink, shared: &Shared, census: &Census) {
 }
 
 fn write_quorum(page: &mut impl Sink, shared: &Shared) {
-    let (sight, counted) = (shared.metadata.quorum_sight(), shared.counts.read());
-    let image = shared.metadata.image();
+    let (sight, counted) = (shared.metadata.quorum_sight(), shared.meters.counts.read());
+    let image = shared.catalog.image();
     let now = shared.env.clock.now();
     page.one(&metric::ACTIVE_CONTROLLER, u8::from(sight.is_active));
     let leader = sight.leader.map_or(-1, |(id, _)| id.0);
@@ -196,12 +198,12 @@ fn write_quorum(page: &mut impl Sink, shared: &Shared) {
     page.one(&metric::METADATA_LAG, behind.max(0));
     // The controller of a lone node writes nothing while nothing changes, and a leader has all that there is.
     let age_ms = shared.env.clock.wall_ms().0 - image.last_time().0;
-    let is_told = shared.metadata.is_alone()
+    let is_told = shared.state.is_alone()
         || sight.is_active
-        || shared.config().metadata_idle_max.is_zero();
+        || shared.catalog.config().metadata_idle_max.is_zero();
     let age_ms = if is_told { 0 } else { age_ms.max(0) };
     page.one(&metric::METADATA_LAG_TIME, age_ms as f64 / 1e3);
-    let since = counted.snapshot_at.unwrap_or(shared.started_at);
+    let since = counted.snapshot_at.unwrap_or(shared.lifetime.started_at);
     page.one(&metric::SNAPSHOT_AGE, now.since(since).as_secs_f64());
     page.one(&metric::SNAPSHOT_SIZE, sight.snapshot_bytes);
 }

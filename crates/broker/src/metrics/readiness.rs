@@ -10,13 +10,13 @@ use crate::shared::Shared;
 
 /// `Ok` with what clients may miss, or the reason why none is served.
 pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
-    if let Some(why) = shared.failure() {
+    if let Some(why) = shared.lifetime.failure() {
         return Err(why);
     }
-    if shared.is_stopping() {
+    if shared.lifetime.is_stopping() {
         return Err("stopping".to_owned());
     }
-    if shared.is_leaving() {
+    if shared.lifetime.is_leaving() {
         return Err("stopping: other brokers take over what this one leads".to_owned());
     }
     let outside = outside(shared);
@@ -32,8 +32,8 @@ pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
         let note = format!("{unserved} partitions that this broker leads are not served");
         notes.extend((0 < unserved).then_some(note));
     }
-    if !shared.has_room_for_connection() {
-        let most = shared.connections_max();
+    if !shared.doors.has_room_for_connection() {
+        let most = shared.doors.connections_max();
         notes.push(format!(
             "all {most} places for connections are taken, and new clients wait"
         ));
@@ -44,7 +44,7 @@ pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
 
 fn dir_troubles(shared: &Shared) -> Vec<String> {
     let mut troubles = Vec::new();
-    for dir in shared.dirs() {
+    for dir in shared.volumes.dirs() {
         let path = dir.path.display();
         if dir.is_failed() {
             troubles.push(format!("log dir {path} is offline"));
@@ -60,21 +60,21 @@ fn dir_troubles(shared: &Shared) -> Vec<String> {
 
 /// The reason why this node has no part in its cluster now.
 fn outside(shared: &Shared) -> Option<String> {
-    let (metadata, settings) = (&shared.metadata, shared.config());
+    let (metadata, settings) = (&shared.metadata, shared.catalog.config());
     if !settings.broker.quorum.roles.broker {
         let sight = metadata.quorum_sight();
         let why = format!("waits for its quorum: {}", sight.no_controller());
         return sight.leader.is_none().then_some(why);
     }
-    if !metadata.is_serving() {
+    if !shared.state.is_serving() {
         return Some(format!("waits for its cluster: {}", not_counted_in(shared)));
     }
-    if !shared.is_self_fenced() {
+    if !shared.state.is_self_fenced() {
         return None;
     }
     let sight = metadata.quorum_sight();
     let session = settings.broker.quorum.session_timeout;
-    let why = match (sight.controller(), metadata.leads_until()) {
+    let why = match (sight.controller(), shared.state.leads_until()) {
         (None, _) => sight.no_controller(),
         (Some(controller), None) => {
             format!("{controller}, has fenced this broker, or does not know it yet")

@@ -48,11 +48,14 @@ fn write_process(page: &mut impl Sink, shared: &Shared, process: Process) {
 }
 
 fn write_requests(page: &mut impl Sink, shared: &Shared) {
-    let held = shared.held();
+    let held = shared.meters.held();
     let mut total = Total::default();
-    shared.meters().for_each(|meter| meter.add_to(&mut total));
+    shared
+        .meters
+        .iter()
+        .for_each(|meter| meter.add_to(&mut total));
     page.one(&metric::CONNECTIONS, held.connections);
-    page.one(&metric::CONNECTIONS_MAX, shared.connections_max());
+    page.one(&metric::CONNECTIONS_MAX, shared.doors.connections_max());
     page.one(&metric::OPENED, total.opened);
     page.one(&metric::CLOSED, total.closed);
     let refused = Refusal::ALL.iter().zip(total.refused);
@@ -60,7 +63,7 @@ fn write_requests(page: &mut impl Sink, shared: &Shared) {
         &metric::REFUSED,
         refused.map(|((_, name), count)| (vec![*name], count)),
     );
-    let software = shared.software.lock().all();
+    let software = shared.meters.software.lock().all();
     let clients = software.iter();
     page.family(
         &metric::CLIENTS,
@@ -142,12 +145,11 @@ impl OfTopic {
 }
 
 fn write_topics(page: &mut impl Sink, shared: &Shared) {
-    let topics = shared.topics();
-    let settings = shared.config();
+    let topics = shared.catalog.topics();
+    let settings = shared.catalog.config();
     let (most, me) = (settings.metrics_topics_max, settings.broker.node_id);
-    let all = topics.sorted();
     let mut rows: Vec<(&str, OfTopic)> = Vec::new();
-    for (at, topic) in all.iter().enumerate() {
+    for (at, topic) in topics.sorted().enumerate() {
         let name = if at < most { &*topic.name } else { OTHERS };
         if rows.last().is_none_or(|(last, _)| *last != name) {
             rows.push((name, OfTopic::default()));
@@ -157,7 +159,7 @@ fn write_topics(page: &mut impl Sink, shared: &Shared) {
         }
     }
     let sum = |field: fn(&OfTopic) -> u64| rows.iter().map(|(_, row)| field(row)).sum::<u64>();
-    page.one(&metric::TOPICS, all.len());
+    page.one(&metric::TOPICS, topics.count());
     page.one(&metric::PARTITIONS, sum(|row| row.here));
     page.one(&metric::PARTITIONS_OFFLINE, sum(|row| row.offline));
     if most == 0 {
@@ -178,9 +180,9 @@ fn write_topics(page: &mut impl Sink, shared: &Shared) {
 }
 
 fn write_groups(page: &mut impl Sink, shared: &Shared, history: &mut History, now: Instant) {
-    let topics = shared.topics();
-    let most = shared.config().metrics_topics_max;
-    let rows = shared.committed();
+    let topics = shared.catalog.topics();
+    let most = shared.catalog.config().metrics_topics_max;
+    let rows = shared.meters.committed();
     let mut numbers: HashMap<Arc<str>, usize> = HashMap::new();
     for row in &rows {
         let next = numbers.len();
@@ -210,7 +212,7 @@ fn write_groups(page: &mut impl Sink, shared: &Shared, history: &mut History, no
 }
 
 fn write_dirs(page: &mut impl Sink, shared: &Shared, now: Instant) {
-    let dirs = shared.dirs();
+    let dirs = shared.volumes.dirs();
     let paths: Vec<String> = (dirs.iter())
         .map(|dir| dir.path.display().to_string())
         .collect();
@@ -265,7 +267,7 @@ fn write_dirs(page: &mut impl Sink, shared: &Shared, now: Instant) {
     page.family(
         &metric::CHECKPOINT_AGE,
         done().map(|(name, done)| {
-            let at = done.checkpoint_at.unwrap_or(shared.started_at);
+            let at = done.checkpoint_at.unwrap_or(shared.lifetime.started_at);
             (one(*name), now.since(at).as_secs_f64())
         }),
     );
@@ -296,10 +298,15 @@ fn write_dirs(page: &mut impl Sink, shared: &Shared, now: Instant) {
 }
 
 fn write_memory(page: &mut impl Sink, shared: &Shared) {
-    let memory = shared.config().broker.memory;
-    let held = shared.held();
-    let unwritten: isize = shared.dirs().iter().map(|dir| dir.unwritten_bytes()).sum();
-    let hot: usize = (shared.residents().iter())
+    let memory = shared.catalog.config().broker.memory;
+    let held = shared.meters.held();
+    let unwritten: isize = shared
+        .volumes
+        .dirs()
+        .iter()
+        .map(|dir| dir.unwritten_bytes())
+        .sum();
+    let hot: usize = (shared.volumes.residents().iter())
         .map(|residents| residents.in_memory().hot_bytes)
         .sum();
     page.one(&metric::MEMORY_LIMIT, memory.limit);

@@ -34,7 +34,7 @@ pub struct Watch {
 
 impl Watch {
     pub(crate) fn new(shared: &Arc<Shared>) -> Watch {
-        shared.set_watched();
+        shared.meters.set_watched();
         Watch {
             shared: Arc::downgrade(shared),
             history: History::default(),
@@ -55,11 +55,11 @@ impl Watch {
             return Ok(());
         };
         let now = shared.env.clock.now();
-        let late = (shared.meters().enumerate())
+        let late = (shared.meters.iter().enumerate())
             .filter_map(|(shard, meter)| Some((shard, now.since(meter.turn_at()?))))
             .find(|(_, silence)| SILENCE_MAX < *silence);
         match late {
-            Some((shard, silence)) if !shared.is_stopping() => Err(format!(
+            Some((shard, silence)) if !shared.lifetime.is_stopping() => Err(format!(
                 "network thread {shard} has not come back for {} s",
                 silence.as_secs()
             )),

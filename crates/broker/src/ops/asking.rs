@@ -80,7 +80,9 @@ impl Asking {
             (Ok(said), Some(basis)) => match basis.await_end(ticket) {
                 Ok(true) => {
                     *place = Place::Waits(said);
-                    let overdue = desk.now.plus(desk.shared.config().coordinator_wait_max);
+                    let overdue = desk
+                        .now
+                        .plus(desk.shared.catalog.config().coordinator_wait_max);
                     self.until.get_or_insert(overdue);
                     return;
                 }
@@ -232,7 +234,7 @@ impl Desk {
         let partitions = match made {
             Some(made) => i32::try_from(made).ok(),
             None => {
-                let planned = self.shared.config().broker.number(setting);
+                let planned = self.shared.catalog.config().broker.number(setting);
                 planned.and_then(|planned| i32::try_from(planned).ok())
             }
         };

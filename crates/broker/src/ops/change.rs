@@ -10,9 +10,8 @@ use model::Ticket;
 
 use super::view::View;
 use super::{Asker, Desk};
+use crate::control::log::{Levels, QuorumLevel, Written};
 use crate::ids::random_uuid;
-use crate::metadata::{Levels, QuorumLevel, Written};
-use crate::shared::Shared;
 
 /// Changes of one desk that wait for room on a full disk, each with its image. One more waits for its time to be up, and is not
 /// made: a client that asks for hours would have each of its requests written.
@@ -43,15 +42,15 @@ pub(crate) fn begin<T>(
     decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> (Vec<Record>, T),
 ) -> (T, Begun) {
     let shared = Arc::clone(&desk.shared);
-    let decide = |image: &Image, shared: &Shared| {
-        let settings = shared.config();
-        let cluster_id = shared.metadata.cluster_id();
+    let decide = |image: &Image| {
+        let settings = shared.catalog.config();
+        let cluster_id = shared.state.cluster_id();
         let view = View::new(image, &settings, cluster_id, asker, &shared.env.loggers);
-        let view = view.folding_names(shared.folds_names());
+        let view = view.folding_names(shared.volumes.folds_names());
         decide(&view, &mut || random_uuid(&shared.env))
     };
     let is_stuck = shared.metadata.log_dir().lacks_room() && STUCK_MAX <= desk.changes_written;
-    let (answer, written) = shared.change(ticket, is_stuck, decide);
+    let (answer, written) = shared.metadata.change(ticket, is_stuck, decide);
     (answer, begun(desk, patience, written))
 }
 
@@ -64,13 +63,13 @@ pub(crate) fn begin_features<T>(
     refuse: impl FnOnce(String) -> T,
 ) -> (T, Begun) {
     let shared = Arc::clone(&desk.shared);
-    let decide = |image: &Image, shared: &Shared, level: &QuorumLevel| {
-        let settings = shared.config();
-        let cluster_id = shared.metadata.cluster_id();
+    let decide = |image: &Image, level: &QuorumLevel| {
+        let settings = shared.catalog.config();
+        let cluster_id = shared.state.cluster_id();
         let view = View::new(image, &settings, cluster_id, asker, &shared.env.loggers);
         decide(&view, level)
     };
-    let (answer, written) = shared.change_features(ticket, decide, refuse);
+    let (answer, written) = shared.metadata.change_features(ticket, decide, refuse);
     (answer, begun(desk, patience, written))
 }
 

@@ -11,7 +11,7 @@ use raft::{Listener, Replica};
 
 use super::view::{Endpoint, View};
 use super::{Desk, Mode};
-use crate::metadata::{Levels, QuorumLevel};
+use crate::control::log::{Levels, QuorumLevel};
 
 /// The quorum of the metadata log, as this node sees it now.
 pub(crate) struct Quorum {
@@ -29,7 +29,7 @@ pub(crate) fn quorum(desk: &Desk) -> Quorum {
     let voters = voters.map(|voter| (voter.replica.id, voter.listeners.clone()));
     Quorum {
         own: Replica {
-            id: shared.config().broker.node_id,
+            id: shared.catalog.config().broker.node_id,
             directory: shared.metadata.log_dir().id,
         },
         view: plan.quorum.view(),

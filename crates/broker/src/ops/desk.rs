@@ -46,8 +46,8 @@ impl Desk {
     pub(crate) fn new(id: ShardId, shared: Arc<Shared>) -> Desk {
         Desk {
             id,
-            inbox: shared.inboxes().of_doors(id),
-            coordinators: Coordinators::new(shared.inboxes().of_coordinators(id)),
+            inbox: shared.mail.inboxes.of_doors(id),
+            coordinators: Coordinators::new(shared.mail.inboxes.of_coordinators(id)),
             now: shared.env.clock.now(),
             wall: shared.env.clock.wall_ms(),
             news: Vec::new(),
@@ -55,7 +55,7 @@ impl Desk {
             changes_written: 0,
             is_stopping: false,
             stops_by: None,
-            topics: shared.topics(),
+            topics: shared.catalog.topics(),
             complaints: Complaints::default(),
             shared,
         }
@@ -68,7 +68,7 @@ impl Desk {
 
     /// Counters of this loop.
     pub(crate) fn meter(&self) -> &Meter {
-        self.shared.meter(self.id)
+        self.shared.meters.of(self.id)
     }
 
     /// A ticket of the operation that waits under `key`.
@@ -87,7 +87,7 @@ impl Desk {
 
     /// The partitions as they are now; cheap, a clone of a shared pointer.
     pub(crate) fn topics(&mut self) -> Arc<Topics> {
-        self.shared.refresh_topics(&mut self.topics);
+        self.shared.catalog.refresh_topics(&mut self.topics);
         Arc::clone(&self.topics)
     }
 

@@ -372,7 +372,7 @@ impl Feed {
 
     /// When records may go to a partition that is throttled; `None` if they may now.
     fn throttled_until(&self, desk: &Desk, place: u32) -> Option<Instant> {
-        let leading = &desk.shared.throttles.leading;
+        let leading = &desk.shared.catalog.throttles.leading;
         let until = leading.opens_at(desk.now)?;
         let slot = self.slots.get(place as usize)?.as_ref()?;
         let is_sent = slot.awaits_arrival || !matches!(slot.piece, Awaited::Nothing);
@@ -422,7 +422,7 @@ impl Feed {
             };
             if let Fed::Records(read) = &said {
                 bytes += read.records.len();
-                let leading = &desk.shared.throttles.leading;
+                let leading = &desk.shared.catalog.throttles.leading;
                 leading.take(slot.key, read.records.len(), desk.now);
                 if slot.told.0 < read.bounds.log_end {
                     self.behind.insert(place);

@@ -243,7 +243,7 @@ impl Fetching {
             return Progress::Gathers;
         }
         while self.stage == Stage::Planning {
-            let is_fenced = self.terms.kind == Kind::Consumer && desk.shared.is_self_fenced();
+            let is_fenced = self.terms.kind == Kind::Consumer && desk.shared.state.is_self_fenced();
             let needs = self.plan(client.memory_max, is_fenced);
             if self.gather(needs, desk, key) {
                 return Progress::Gathers;

@@ -221,8 +221,8 @@ fn listed(told: Vec<Told>) -> Result<Vec<Listed>, ErrorCode> {
 /// True if the cluster has taken up the consumer protocol, and this broker speaks it; groups of it that exist stay as they are
 /// meanwhile.
 fn has_consumer_groups(desk: &Desk) -> bool {
-    let level = desk.shared.metadata.image().feature(GROUP_VERSION);
-    0 < level && desk.shared.config().has_consumer_protocol
+    let level = desk.shared.catalog.image().feature(GROUP_VERSION);
+    0 < level && desk.shared.catalog.config().has_consumer_protocol
 }
 
 pub(super) fn check(asker: &Asker, operation: Operation, group_id: &str) -> Result<(), ErrorCode> {

@@ -281,7 +281,7 @@ fn append(
     let mut unknown = ReceiveBuffer::new(usize::MAX);
     let source = origin.source.as_deref_mut().unwrap_or(&mut unknown);
     let placed = source.place(partition.dir().id, std::slice::from_mut(&mut batch));
-    if desk.shared.is_self_fenced() {
+    if desk.shared.state.is_self_fenced() {
         return Err(partition.refuse(&batch, desk.wall));
     }
     let moment = Moment {

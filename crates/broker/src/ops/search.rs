@@ -95,7 +95,7 @@ impl Searching {
                 Err(Refused::Unauthorised)
             };
             let partition = partition.and_then(|partition| {
-                let is_leader = !scope.leader_only || !desk.shared.is_self_fenced();
+                let is_leader = !scope.leader_only || !desk.shared.state.is_self_fenced();
                 let elsewhere = SearchRefusal::Absent(Absent::Elsewhere);
                 is_leader
                     .then_some(partition)

@@ -285,7 +285,10 @@ fn a_topic_gets_the_replicas_that_its_creator_asks_for() {
         meta::Record::from(record)
     });
     let shared = std::sync::Arc::clone(&bench.shard.desk.shared);
-    shared.change_at_start(&others).expect("a disk that works");
+    shared
+        .metadata
+        .change_at_start(&others)
+        .expect("a disk that works");
     let topic = |name: &str, replication_factor| CreatableTopic {
         name: name.to_owned(),
         num_partitions: 2,
@@ -326,7 +329,7 @@ fn a_topic_gets_the_replicas_that_its_creator_asks_for() {
         ],
         "there are three brokers"
     );
-    let image = bench.shard.desk.shared.metadata.image();
+    let image = bench.shard.desk.shared.catalog.image();
     assert!(image.topic("four").is_none());
     for (name, factor) in [("three", 3), ("one", 1), ("default", 3)] {
         let topic = image.topic(name).expect("it was created");
@@ -370,10 +373,10 @@ fn settings_of_another_broker_of_the_cluster_are_decided_here() {
         ..wire::metadata::RegisterBrokerRecord::default()
     };
     let shared = std::sync::Arc::clone(&bench.shard.desk.shared);
-    let written = shared.change_at_start(&[other.into()]);
+    let written = shared.metadata.change_at_start(&[other.into()]);
     written.expect("a disk that works");
     assert_eq!(set(&mut bench), 0);
-    let image = shared.metadata.image();
+    let image = shared.catalog.image();
     let own = image.overrides(&meta::Resource::broker(model::BrokerId(2)));
     assert_eq!(
         own.get("log.retention.ms").map(String::as_str),

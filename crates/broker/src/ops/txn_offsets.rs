@@ -82,7 +82,7 @@ pub(crate) fn begin(
     let topics = desk.topics();
     let partition = desk.group_partition(&commit.group_id);
     let offsets = topics.named(meta::name::OFFSETS);
-    let node = desk.shared.config().broker.node_id;
+    let node = desk.shared.catalog.config().broker.node_id;
     let is_led_here = |topic: &Topic| {
         let leader = topic.leader(partition);
         leader.is_some_and(|leader| leader.broker == Some(node))

@@ -47,7 +47,7 @@ pub(crate) fn init(desk: &mut Desk, asker: &Asker, request: InitProducer) -> Ini
         });
     }
     if let Some(id) = &request.transactional_id {
-        let settings = txn_settings(&desk.shared.config().broker);
+        let settings = txn_settings(&desk.shared.catalog.config().broker);
         if let Err(code) = settings.check_init(id, request.timeout_ms) {
             return Init::Refused(code);
         }
@@ -56,7 +56,7 @@ pub(crate) fn init(desk: &mut Desk, asker: &Asker, request: InitProducer) -> Ini
             return Init::Refused(ErrorCode::NotCoordinator);
         }
     }
-    let Some(fresh) = desk.shared.take_producer_id() else {
+    let Some(fresh) = desk.shared.state.take_producer_id() else {
         return Init::NeedsIds(request);
     };
     let Some(transactional_id) = request.transactional_id else {

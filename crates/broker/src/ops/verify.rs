@@ -199,7 +199,7 @@ fn unopened(desk: &mut Desk, request: &Produce, producer: Producer) -> Vec<Unope
 
 impl Desk {
     pub(crate) fn verifies_txns(&self) -> bool {
-        let broker = &self.shared.config().broker;
+        let broker = &self.shared.catalog.config().broker;
         broker.flag("transaction.partition.verification.enable")
     }
 }

@@ -140,12 +140,12 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn new(desk: &Desk, asker: &Arc<Asker>) -> Scene {
         Scene {
-            image: desk.shared.metadata.image(),
-            settings: desk.shared.config(),
+            image: desk.shared.catalog.image(),
+            settings: desk.shared.catalog.config(),
             asker: Arc::clone(asker),
-            folds_names: desk.shared.folds_names(),
+            folds_names: desk.shared.volumes.folds_names(),
             loggers: Arc::clone(&desk.shared.env.loggers),
-            is_silent: desk.shared.is_self_fenced(),
+            is_silent: desk.shared.state.is_self_fenced(),
         }
     }
 

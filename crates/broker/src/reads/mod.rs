@@ -14,6 +14,8 @@ use model::{Instant, Ticket};
 use parking_lot::Mutex;
 use partition::{Need, Piece, Progress, Range};
 
+use crate::node::EndListener;
+
 pub(crate) use ahead::Readers;
 
 /// Requests and ranges that wait for the disk; past it a request executes its needs itself, and a range is not brought.
@@ -43,6 +45,12 @@ impl Queue {
 pub(crate) struct ReaderPool {
     queue: Mutex<Queue>,
     bell: Arc<dyn Bell>,
+}
+
+impl EndListener for ReaderPool {
+    fn on_stopping(&self) {
+        self.close();
+    }
 }
 
 impl ReaderPool {

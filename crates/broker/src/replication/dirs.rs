@@ -46,11 +46,11 @@ impl DirWishes {
         for key in known {
             self.wishes.remove(&key);
         }
-        let (image, topics) = (shared.metadata.image(), shared.topics());
+        let (image, topics) = (shared.catalog.image(), shared.catalog.topics());
         let (Some(planned), Some(topic)) = (image.topic_by_id(topic), topics.with_id(topic)) else {
             return;
         };
-        let node = shared.config().broker.node_id;
+        let node = shared.catalog.config().broker.node_id;
         for (planned, site) in planned.partitions.iter().zip(&topic.sites) {
             let (Some(here), Some(named)) = (&site.here, planned.directory(node)) else {
                 continue;
@@ -58,7 +58,7 @@ impl DirWishes {
             let key = (here.topic_id, here.index);
             let wanted = match shared.moves.asked(key) {
                 Some(asked) => Some(asked).filter(|asked| *asked != named),
-                None => shared.metadata.places.misnamed(here, named),
+                None => shared.catalog.places.misnamed(here, named),
             };
             if let Some(wanted) = wanted {
                 self.wishes.insert(key, wanted);
@@ -84,8 +84,8 @@ impl DirWishes {
         let directories = by_directory(&asked);
         self.gate.close(asked);
         Some(AssignReplicasToDirsRequest {
-            broker_id: shared.config().broker.node_id.0,
-            broker_epoch: shared.metadata.broker_epoch(),
+            broker_id: shared.catalog.config().broker.node_id.0,
+            broker_epoch: shared.state.broker_epoch(),
             directories,
         })
     }

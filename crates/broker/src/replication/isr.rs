@@ -80,7 +80,7 @@ impl IsrWishes {
         partition: &Arc<Partition>,
         laggards: Laggards<'_>,
     ) -> Vec<BrokerId> {
-        let image = shared.metadata.image();
+        let image = shared.catalog.image();
         let eligible = |broker, epoch: i64| {
             let known = image.broker(broker);
             known.is_some_and(|known| known.is_active() && epoch == known.epoch)
@@ -111,8 +111,8 @@ impl IsrWishes {
         for (key, (_, wish)) in &self.wishes {
             let member = |(broker, epoch): &(BrokerId, i64)| BrokerState {
                 broker_id: broker.0,
-                broker_epoch: if broker.0 == shared.config().broker.node_id.0 {
-                    shared.metadata.broker_epoch()
+                broker_epoch: if broker.0 == shared.catalog.config().broker.node_id.0 {
+                    shared.state.broker_epoch()
                 } else {
                     *epoch
                 },
@@ -136,8 +136,8 @@ impl IsrWishes {
         let asked = asked.map(|(key, (_, wish))| (*key, wish.clone()));
         self.gate.close(asked.collect());
         Some(AlterPartitionRequest {
-            broker_id: shared.config().broker.node_id.0,
-            broker_epoch: shared.metadata.broker_epoch(),
+            broker_id: shared.catalog.config().broker.node_id.0,
+            broker_epoch: shared.state.broker_epoch(),
             topics,
         })
     }

@@ -32,7 +32,7 @@ pub(super) struct Repairer {
 impl Repairer {
     /// From now on the ticket gets the news of damage.
     pub(super) fn begin(shared: &Shared, ticket: Ticket) -> Repairer {
-        for dir in shared.dirs() {
+        for dir in shared.volumes.dirs() {
             dir.watch_damage(ticket);
         }
         Repairer {
@@ -44,7 +44,7 @@ impl Repairer {
 
     /// There is damage to be repaired, or less.
     pub(super) fn look(&mut self, shared: &Shared) {
-        for (at, dir) in shared.dirs().iter().enumerate() {
+        for (at, dir) in shared.volumes.dirs().iter().enumerate() {
             let mut known = BTreeMap::new();
             let mut refused = Vec::new();
             for damage in dir.damages() {
@@ -129,12 +129,12 @@ impl Repairer {
                 broker,
                 records,
             } => {
-                if let Some(dir) = shared.dirs().get(place.dir) {
+                if let Some(dir) = shared.volumes.dirs().get(place.dir) {
                     dir.bring(place.key, place.from, broker, records);
                 }
             }
             Effect::GiveUp { place, why } => {
-                if let Some(dir) = shared.dirs().get(place.dir) {
+                if let Some(dir) = shared.volumes.dirs().get(place.dir) {
                     dir.give_up_damage(place.key, place.from);
                 }
                 env::tell!(
@@ -150,15 +150,15 @@ impl Repairer {
 
 /// Of the partition, for people.
 fn name(shared: &Shared, key: Key) -> String {
-    let topics = shared.topics();
+    let topics = shared.catalog.topics();
     let name = topics.with_id(key.0).map(|topic| topic.name.to_string());
     format!("{}-{}", name.unwrap_or_default(), key.1)
 }
 
 /// The replicas in sync elsewhere, the leader first.
 fn sources(shared: &Shared, key: Key) -> Sources {
-    let me = shared.config().broker.node_id;
-    let image = shared.metadata.image();
+    let me = shared.catalog.config().broker.node_id;
+    let image = shared.catalog.image();
     let topic = image.topic_by_id(key.0);
     let planned = topic.and_then(|topic| {
         let at = usize::try_from(key.1.0).ok()?;
@@ -180,8 +180,8 @@ fn sources(shared: &Shared, key: Key) -> Sources {
 }
 
 fn outbound(shared: &Shared, ask: Ask, now: Instant) -> Option<Outbound<u64>> {
-    let endpoint = shared.endpoint_of(ask.broker)?;
-    let request = ask.request(shared.metadata.broker_epoch());
+    let endpoint = shared.catalog.endpoint_of(ask.broker)?;
+    let request = ask.request(shared.state.broker_epoch());
     let frame = wire::frame::encode_request(&request, FETCH_VERSION, 0, Some("esker"))
         .ok()?
         .into_bytes()

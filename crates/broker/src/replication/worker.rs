@@ -104,7 +104,7 @@ impl ReplicaWorker {
     ) -> ReplicaWorker {
         let look_at = shared.env.clock.now();
         // Those that the start has opened.
-        mailbox.on_topics(shared.topics().sorted().iter().map(|topic| topic.id));
+        mailbox.on_topics(shared.catalog.topics().sorted().map(|topic| topic.id));
         let (key, part) = (DAMAGE_KEY, 0);
         let repairer = Repairer::begin(&shared, Ticket { inbox, key, part });
         ReplicaWorker {
@@ -135,6 +135,7 @@ impl ReplicaWorker {
     fn lag_max(&self) -> Duration {
         let ms = self
             .shared
+            .catalog
             .config()
             .broker
             .number("replica.lag.time.max.ms");
@@ -169,15 +170,15 @@ impl ReplicaWorker {
     /// Looks for other ISRs in what this broker leads of a topic that the metadata changed: a follower that caught up while a wish was in doubt
     /// says nothing more.
     fn look_at_led(&mut self, topic: Uuid) {
-        let me = self.shared.config().broker.node_id;
-        let topics = self.shared.topics();
+        let me = self.shared.catalog.config().broker.node_id;
+        let topics = self.shared.catalog.topics();
         let Some(topic) = topics.with_id(topic) else {
             return;
         };
         for (partition, _) in topic.led_by(me) {
             self.look_at(partition);
         }
-        let image = self.shared.metadata.image();
+        let image = self.shared.catalog.image();
         let planned = image.topic_by_id(topic.id);
         let led = planned.iter().flat_map(|of| &of.partitions);
         let led = led.filter(|of| of.leader == me);
@@ -200,8 +201,8 @@ impl ReplicaWorker {
 
     /// Takes the leaders of a topic's partitions from the metadata.
     fn follow_topic(&mut self, id: Uuid) {
-        let me = self.shared.config().broker.node_id;
-        let topics = self.shared.topics();
+        let me = self.shared.catalog.config().broker.node_id;
+        let topics = self.shared.catalog.topics();
         let topic = topics.with_id(id);
         let sites = topic.map_or(&[][..], |topic| &topic.sites[..]);
         let mut wanted: BTreeMap<Key, (Arc<Partition>, BrokerId, LeaderEpoch)> = BTreeMap::new();
@@ -256,8 +257,8 @@ impl ReplicaWorker {
             self.numbered.len() - 1
         });
         self.numbered[number] = Some(key);
-        let me = self.shared.config().broker.node_id;
-        let image = self.shared.metadata.image();
+        let me = self.shared.catalog.config().broker.node_id;
+        let image = self.shared.catalog.image();
         let planned = image.topic_by_id(key.0);
         let planned = planned.and_then(|of| of.partitions.get(usize::try_from(key.1.0).ok()?));
         // A replica in sync is waited for.
@@ -388,7 +389,7 @@ impl ReplicaWorker {
                     // Nothing else that comes on the connection can be read either.
                     Err(_) => {
                         engine.on_lost(way, terms, now);
-                        if let Some(endpoint) = self.shared.endpoint_of(leader) {
+                        if let Some(endpoint) = self.shared.catalog.endpoint_of(leader) {
                             let target = (endpoint, lane(way));
                             self.links.hang_up(&mut *self.poller, &target);
                         }
@@ -490,12 +491,12 @@ impl ReplicaWorker {
         }
         partition.on_leader_at(epoch, high_watermark, log_start, &mut self.news);
         self.report(key);
-        let following = &self.shared.throttles.following;
+        let following = &self.shared.catalog.throttles.following;
         following.take(key, brought.bytes, self.shared.env.clock.now());
         brought.is_throttled = following.has(key);
         let terms = self.terms();
         if let Some(engine) = self.engines.get_mut(&leader) {
-            self.shared.counts.on_replicated(brought.bytes);
+            self.shared.meters.counts.on_replicated(brought.bytes);
             if engine.way(key) == Some(Way::Tail) {
                 self.tail_bytes += brought.bytes as u64;
             }
@@ -547,17 +548,17 @@ impl ReplicaWorker {
     /// Commits what was appended, here where that is quick.
     fn commit(&mut self) {
         self.commit_at = None;
-        for at in 0..self.shared.dirs().len() {
-            let dir = Arc::clone(&self.shared.dirs()[at]);
+        for at in 0..self.shared.volumes.dirs().len() {
+            let dir = Arc::clone(&self.shared.volumes.dirs()[at]);
             if !dir.has_queued() {
                 continue;
             }
-            if dir.commit_average() > INLINE_COMMIT_MAX && !self.shared.is_stopping() {
-                self.shared.ring_committer(at);
+            if dir.commit_average() > INLINE_COMMIT_MAX && !self.shared.lifetime.is_stopping() {
+                self.shared.volumes.ring_committer(at);
                 continue;
             }
             match dir.commit_wait(self.shared.env.clock.now()) {
-                Wait::Until(until) if !self.shared.is_stopping() => {
+                Wait::Until(until) if !self.shared.lifetime.is_stopping() => {
                     let next = self.commit_at.map_or(until, |at| at.min(until));
                     self.commit_at = Some(next);
                 }
@@ -565,7 +566,7 @@ impl ReplicaWorker {
                 Wait::No | Wait::Until(_) => {
                     while dir.commit(&mut self.news) == Commit::Done && dir.has_queued() {}
                     if dir.is_failed() {
-                        self.shared.check_health();
+                        self.shared.volumes.check_health();
                     }
                 }
             }
@@ -577,7 +578,7 @@ impl ReplicaWorker {
             .into_iter()
             .partition(|news| news.inbox() == self.inbox);
         if !others.is_empty() {
-            self.shared.spread(others);
+            self.shared.mail.spread(others);
         }
         for news in own {
             self.on_news(news);
@@ -591,7 +592,7 @@ impl ReplicaWorker {
         if self.look_at <= now {
             self.look_at = now.plus(self.lag_max() / 2);
             self.followers.begin();
-            for topic in self.shared.topics().sorted() {
+            for topic in self.shared.catalog.topics().sorted() {
                 self.look_at_led(topic.id);
             }
         }
@@ -609,7 +610,7 @@ impl ReplicaWorker {
         if !self.followers.is_due(now) {
             return;
         }
-        let session = self.shared.config().broker.quorum.session_timeout;
+        let session = self.shared.catalog.config().broker.quorum.session_timeout;
         let heard = self.mailbox.heard();
         if (self.followers).look(&heard, session.max(SILENT_AFTER_MIN), now) {
             self.look_at = now;
@@ -695,7 +696,7 @@ impl ReplicaWorker {
             return false;
         };
         let order = Order::Call(Box::new(outgoing));
-        self.shared.metadata.mailbox.order([order]);
+        self.shared.mail.quorum.order([order]);
         true
     }
 
@@ -750,8 +751,8 @@ impl Worker for ReplicaWorker {
         self.take_mail();
         self.commit();
         self.spread();
-        if self.shared.is_stopping() {
-            self.shared.on_loop_ended();
+        if self.shared.lifetime.is_stopping() {
+            self.shared.lifetime.on_loop_ended();
             return Turn::Done;
         }
         self.send();

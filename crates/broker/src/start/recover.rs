@@ -22,9 +22,9 @@ use crate::control::boot::{Snapshots, begin_at, boot, history, is_only_voter, vo
 use crate::control::introduction::learn_cluster_id;
 use crate::control::life_file::Before;
 use crate::control::{self};
+use crate::control::{METADATA_PARTITION, METADATA_TOPIC};
 use crate::dir_choice;
 use crate::ids::random_uuid;
-use crate::metadata::{METADATA_PARTITION, METADATA_TOPIC};
 use crate::place::Places;
 use crate::settings::{Settings, log_config, log_config_of};
 use crate::topics::Topics;
@@ -405,8 +405,7 @@ pub(super) fn life_before(
     (topics, residents): (&Topics, &[Arc<Residents>]),
 ) -> Before {
     let dirs = || residents.iter().map(|residents| &residents.dir);
-    let all = topics.sorted();
-    let are_whole = (all.iter().flat_map(|topic| topic.here())).all(|one| !one.has_holes());
+    let are_whole = (topics.sorted().flat_map(|topic| topic.here())).all(|one| !one.has_holes());
     let node = settings.broker.node_id;
     let is_relaxed = |topic: &Arc<meta::Topic>| {
         let mut partitions = topic.partitions.iter();

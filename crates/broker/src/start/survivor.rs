@@ -18,10 +18,10 @@ use raft::{Listener, Replica, SnapshotFacts, SnapshotId, VersionRange, VoteFile,
 use wire::Uuid;
 
 use super::recover::{IDENTITY, METADATA_TOPIC_ID, metadata_log_config};
+use crate::control::METADATA_TOPIC;
 use crate::control::boot::{BootError, Snapshots, history};
 use crate::control::snapshot_files::SnapshotDir;
 use crate::control::{self, Unfit, vote_file};
-use crate::metadata::METADATA_TOPIC;
 use crate::settings::Settings;
 
 /// The level of `kraft.version` in which the log names the voters, and they can change.

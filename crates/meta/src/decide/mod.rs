@@ -11,7 +11,7 @@ pub mod controller;
 pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_topics;
-mod draft;
+pub(crate) mod draft;
 pub mod elect_leaders;
 pub mod heartbeat;
 pub mod partition_change;

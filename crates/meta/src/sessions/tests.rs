@@ -5,6 +5,8 @@ use wire::metadata::RegisterBrokerRecord;
 use super::*;
 use crate::record::Record;
 
+/// Of the records of a step.
+const WRITTEN: Offset = Offset(100);
 const SESSION: Duration = Duration::from_secs(9);
 
 fn at(seconds: u64) -> Instant {
@@ -40,7 +42,18 @@ fn beat(broker: i32, metadata_offset: i64) -> Heartbeat {
 fn states(sessions: &mut Sessions, heartbeat: &Heartbeat, leads: bool) -> (State, State) {
     let step = sessions.on_heartbeat(heartbeat, || leads, at(1));
     let step = step.expect("registered");
+    sessions.on_step(heartbeat.broker, step.to, WRITTEN);
     (step.from, step.to)
+}
+
+/// Fences all brokers whose sessions are over.
+fn fenced(sessions: &mut Sessions, now: Instant, last: Offset) -> Vec<BrokerId> {
+    let mut fenced = Vec::new();
+    while let Some(over) = sessions.over(now) {
+        sessions.on_fenced(over.broker, last);
+        fenced.push(over.broker);
+    }
+    fenced
 }
 
 #[test]
@@ -71,8 +84,7 @@ fn a_broker_goes_down_when_it_leads_nothing_and_all_others_know() {
     states(&mut sessions, &beat(2, 90), false);
     let begins = states(&mut sessions, &wants, true);
     assert_eq!(begins, (State::Unfenced, State::ShuttingDown));
-    sessions.on_shut_down_written(BrokerId(1), Offset(100));
-    sessions.on_shut_down_written(BrokerId(1), Offset(200));
+    sessions.on_step(BrokerId(1), State::ShuttingDown, Offset(200));
     let leads = states(&mut sessions, &wants, true);
     assert_eq!(leads, (State::ShuttingDown, State::ShuttingDown));
     let unknown = states(&mut sessions, &wants, false);
@@ -100,11 +112,11 @@ fn a_silent_broker_is_fenced_when_its_session_ends_and_only_once() {
     let mut sessions = Sessions::new(&image(&[(1, false), (2, false)]), SESSION, at(0));
     sessions.on_heard(BrokerId(2), 1, at(4));
     assert_eq!(sessions.next_deadline(), Some(at(9)));
-    assert_eq!(sessions.on_tick(at(8)), []);
+    assert_eq!(fenced(&mut sessions, at(8), Offset(0)), []);
     assert!(sessions.has_session(BrokerId(1), 0, at(8)));
-    assert_eq!(sessions.on_tick(at(9)), [BrokerId(1)]);
+    assert_eq!(fenced(&mut sessions, at(9), Offset(0)), [BrokerId(1)]);
     assert!(!sessions.has_session(BrokerId(1), 0, at(9)));
-    assert_eq!(sessions.on_tick(at(10)), []);
+    assert_eq!(fenced(&mut sessions, at(10), Offset(0)), []);
     assert_eq!(sessions.next_deadline(), Some(at(13)));
     // It comes back with a heartbeat.
     let back = states(&mut sessions, &beat(1, 5), false);
@@ -114,8 +126,7 @@ fn a_silent_broker_is_fenced_when_its_session_ends_and_only_once() {
 #[test]
 fn a_broker_that_was_fenced_counts_again_once_it_has_applied_that() {
     let mut sessions = Sessions::new(&image(&[(1, false)]), SESSION, at(0));
-    assert_eq!(sessions.on_tick(at(9)), [BrokerId(1)]);
-    sessions.on_fencing_written(BrokerId(1), Offset(30));
+    assert_eq!(fenced(&mut sessions, at(9), Offset(30)), [BrokerId(1)]);
     let behind = states(&mut sessions, &beat(1, 29), false);
     assert_eq!(behind, (State::Fenced, State::Fenced));
     let knows = states(&mut sessions, &beat(1, 30), false);
@@ -146,13 +157,13 @@ fn a_broker_that_was_fenced_counts_again_once_it_has_applied_that() {
 fn a_dead_process_is_fenced_at_once_unless_it_has_registered_anew_or_was_heard_of_since() {
     let mut sessions = Sessions::new(&image(&[(1, false), (2, false)]), SESSION, at(0));
     assert!(!sessions.on_dead(BrokerId(2), 7, at(1)));
-    assert_eq!(sessions.on_tick(at(1)), []);
+    assert_eq!(fenced(&mut sessions, at(1), Offset(0)), []);
     sessions.on_heard(BrokerId(2), 1, at(2));
     assert!(!sessions.on_dead(BrokerId(2), 1, at(1)));
-    assert_eq!(sessions.on_tick(at(2)), []);
+    assert_eq!(fenced(&mut sessions, at(2), Offset(0)), []);
     assert!(sessions.on_dead(BrokerId(2), 1, at(2)));
     assert_eq!(sessions.next_deadline(), Some(at(0)));
-    assert_eq!(sessions.on_tick(at(2)), [BrokerId(2)]);
+    assert_eq!(fenced(&mut sessions, at(2), Offset(0)), [BrokerId(2)]);
     assert!(!sessions.on_dead(BrokerId(2), 1, at(3)), "it is fenced");
 }
 

@@ -14,8 +14,8 @@ impl QuorumWorker {
     /// When the registration is to be looked at. Alone there is nobody who has to know.
     pub(super) fn enrols_at(&self) -> Option<Instant> {
         let enrolment = self.enrolment.as_ref()?;
-        let metadata = &self.shared.metadata;
-        let is_wanted = !metadata.is_alone() && enrolment.is_wanted(&metadata.image());
+        let is_wanted =
+            !self.shared.state.is_alone() && enrolment.is_wanted(&self.shared.catalog.image());
         enrolment.deadline().filter(|_| is_wanted)
     }
 

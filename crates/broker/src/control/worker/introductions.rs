@@ -18,7 +18,7 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 impl QuorumWorker {
     pub(super) fn introduce(&mut self, now: Instant) {
-        if !self.shared.metadata.cluster_id().is_empty() {
+        if !self.shared.state.cluster_id().is_empty() {
             self.introduces_at = None;
             return;
         }
@@ -45,7 +45,7 @@ impl QuorumWorker {
 
     pub(super) fn on_introduced(&mut self, version: i16, body: Bytes) {
         if let Some(cluster) = introduction::answer(version, body) {
-            self.shared.step_quorum(Event::ClusterTold { cluster });
+            self.shared.metadata.step(Event::ClusterTold { cluster });
         }
     }
 }

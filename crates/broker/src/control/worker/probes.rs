@@ -40,11 +40,11 @@ pub(super) struct Suspect {
 impl QuorumWorker {
     /// A new controller has heard of nobody, and the broker of the one before may be what ended its office.
     pub(super) fn probe_all(&mut self) {
-        if !self.shared.metadata.is_active() || self.shared.metadata.is_alone() {
+        if !self.shared.metadata.is_active() || self.shared.state.is_alone() {
             return;
         }
-        let me = self.shared.config().broker.node_id;
-        let image = self.shared.metadata.image();
+        let me = self.shared.catalog.config().broker.node_id;
+        let image = self.shared.catalog.image();
         let others = image.brokers();
         let others = others.filter(|broker| !broker.is_fenced && broker.id != me);
         for broker in others {
@@ -57,7 +57,7 @@ impl QuorumWorker {
         if !self.shared.metadata.is_active() {
             return;
         }
-        let Some(endpoint) = self.shared.endpoint_of(broker) else {
+        let Some(endpoint) = self.shared.catalog.endpoint_of(broker) else {
             return;
         };
         let since = self.shared.env.clock.now();
@@ -89,7 +89,9 @@ impl QuorumWorker {
         self.links.hang_up(&mut *self.poller, &target);
         match probed {
             Probed::Refused => {
-                (self.shared).fence_dead(suspect.broker, suspect.epoch, suspect.since);
+                (self.shared)
+                    .metadata
+                    .fence_dead(suspect.broker, suspect.epoch, suspect.since);
             }
             Probed::Broken => {
                 let at = self.shared.env.clock.now().plus(AGAIN_AFTER);

@@ -28,7 +28,7 @@ impl QuorumWorker {
         if outgoing.to == Recipient::Controller {
             match envelope::open(outgoing.api.0, &body) {
                 Opened::NotController => return self.try_again(outgoing),
-                Opened::Answered { end } if self.shared.metadata.image().end() < end => {
+                Opened::Answered { end } if self.shared.catalog.image().end() < end => {
                     self.held.push(Held {
                         end,
                         until: outgoing.until,
@@ -45,12 +45,12 @@ impl QuorumWorker {
 
     pub(super) fn reply(&self, ticket: Ticket, body: Option<Bytes>) {
         let replied = Redeemed::Replied(ticket, body);
-        self.shared.put(ticket.inbox, replied);
+        self.shared.mail.put(ticket.inbox, replied);
     }
 
     /// Gives answers whose changes have arrived. One that waits for too long is dropped: its client would read what was before.
     pub(super) fn release_held(&mut self, now: Instant) {
-        let end = self.shared.metadata.image().end();
+        let end = self.shared.catalog.image().end();
         let is_due = |held: &mut Held| held.end <= end || held.until <= now;
         for held in self.held.extract_if(.., is_due).collect::<Vec<_>>() {
             let body = Some(held.body).filter(|_| held.end <= end);
@@ -61,7 +61,7 @@ impl QuorumWorker {
     pub(super) fn call(&mut self, outgoing: Box<Outgoing>) {
         let (lane, endpoint) = match outgoing.to {
             Recipient::Controller => (Lane::Controller, self.controller.clone()),
-            Recipient::Broker(broker) => (Lane::Broker, self.shared.endpoint_of(broker)),
+            Recipient::Broker(broker) => (Lane::Broker, self.shared.catalog.endpoint_of(broker)),
         };
         let Some(endpoint) = endpoint else {
             return self.try_again(outgoing);

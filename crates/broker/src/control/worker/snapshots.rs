@@ -15,7 +15,7 @@ impl QuorumWorker {
             Ok(loaded) => {
                 let mut plan = self.shared.metadata.plan.lock();
                 plan.install(id, Arc::new(loaded.image));
-                (self.shared.counts).on_snapshot(self.shared.env.clock.now());
+                (self.shared.meters.counts).on_snapshot(self.shared.env.clock.now());
                 let facts = loaded.facts;
                 Event::SnapshotInstalled { id, size, facts }
             }
@@ -25,7 +25,7 @@ impl QuorumWorker {
                 Event::SnapshotDamaged { id }
             }
         };
-        self.shared.step_quorum(event);
+        self.shared.metadata.step(event);
     }
 
     /// Takes a snapshot when the last one is old enough.
@@ -60,11 +60,13 @@ impl QuorumWorker {
                 tracing::error!(target: env::logs::METADATA, "cannot write a snapshot of the metadata: {error}");
             }
             Ok(size) => {
-                (self.shared.counts).on_snapshot(self.shared.env.clock.now());
+                (self.shared.meters.counts).on_snapshot(self.shared.env.clock.now());
                 let before = self.shared.metadata.last_snapshot();
-                (self.shared).step_quorum(Event::SnapshotWritten { id, size });
+                (self.shared)
+                    .metadata
+                    .step(Event::SnapshotWritten { id, size });
                 if let Some(to) = before.filter(|before| *before < id) {
-                    self.shared.step_quorum(Event::Trim { to });
+                    self.shared.metadata.step(Event::Trim { to });
                 }
                 tracing::debug!(target: env::logs::METADATA, %id, size, "wrote a snapshot of the metadata");
             }

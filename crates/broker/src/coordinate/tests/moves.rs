@@ -208,14 +208,14 @@ fn nothing_is_coordinated_before_the_controller_counts_this_broker_in() {
     };
     let shared = |pair: &Pair, at: usize| Arc::clone(&pair.benches[at].shard.desk.shared);
     for at in [FIRST, SECOND] {
-        shared(&pair, at).metadata.await_serving();
+        shared(&pair, at).state.await_serving();
     }
     pair.run();
     pair.publish(&[topic_is_deleted()]);
     pair.run();
     for at in [FIRST, SECOND] {
         assert_eq!(count(&pair, at), 0);
-        shared(&pair, at).metadata.set_serving(model::Instant(0));
+        shared(&pair, at).state.set_serving(model::Instant(0));
     }
     pair.run();
     assert_eq!([FIRST, SECOND].map(|at| count(&pair, at)), [1, 1]);

@@ -1,10 +1,12 @@
 //! AllocateProducerIds: a broker takes a block of ids for its producers (KIP-730). The active controller answers.
 
+use meta::decide::producer_ids::AllocateError;
 use model::BrokerId;
 use wire::messages::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::overdue::Overdue;
+use crate::control::controller::code_of;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 
@@ -12,7 +14,9 @@ pub(crate) fn on_allocate(call: &mut Call<'_>, request: AllocateProducerIdsReque
     let ticket = call.ticket();
     let broker = BrokerId(request.broker_id);
     let shared = &call.desk.shared;
-    let decided = shared.allocate_producer_ids(ticket, broker, request.broker_epoch);
+    let decided = shared
+        .metadata
+        .allocate_producer_ids(ticket, broker, request.broker_epoch);
     call.answer_change(
         ApiKey::AllocateProducerIds,
         decided,
@@ -22,7 +26,9 @@ pub(crate) fn on_allocate(call: &mut Call<'_>, request: AllocateProducerIdsReque
                 producer_id_len,
                 ..AllocateProducerIdsResponse::default()
             },
-            Ok(Err(code)) | Err(code) => refusal(code),
+            Ok(Err(AllocateError::Epoch(error))) => refusal(code_of(error)),
+            Ok(Err(AllocateError::Exhausted)) => refusal(ErrorCode::UnknownServerError),
+            Err(code) => refusal(code),
         },
     )
 }

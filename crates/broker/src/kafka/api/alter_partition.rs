@@ -9,7 +9,7 @@ use wire::{ApiKey, ErrorCode};
 
 use super::numbers;
 use super::overdue::Overdue;
-use crate::control::office::code_of;
+use crate::control::controller::code_of;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 
@@ -23,7 +23,9 @@ pub(crate) fn on_alter_partition(call: &mut Call<'_>, request: AlterPartitionReq
     let version = call.version();
     let leader = (BrokerId(request.broker_id), request.broker_epoch);
     let proposals: Vec<Proposal> = proposals(&request, version).collect();
-    let decided = (call.desk.shared).alter_partitions(ticket, leader, &proposals);
+    let decided = (call.desk.shared)
+        .metadata
+        .alter_partitions(ticket, leader, &proposals);
     call.answer_change(ApiKey::AlterPartition, decided, |answer| {
         match answer.map(|altered| altered.map_err(code_of)) {
             Ok(Ok(answers)) => AlterPartitionResponse {

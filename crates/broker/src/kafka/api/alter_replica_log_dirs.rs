@@ -66,7 +66,7 @@ fn alter_dir(
     if name_bytes > NAME_BYTES_MAX {
         return ErrorCode::InvalidTopicException;
     }
-    let dirs = call.desk.shared.dirs();
+    let dirs = call.desk.shared.volumes.dirs();
     let named = |dir: &&Arc<LogDir>| dir.path.display().to_string() == path;
     let Some(dir) = dirs.iter().find(named) else {
         return ErrorCode::LogDirNotFound;
@@ -74,7 +74,14 @@ fn alter_dir(
     if dir.is_failed() {
         return ErrorCode::KafkaStorageError;
     }
-    if call.desk.shared.config().broker.is_cordoned(&dir.path) {
+    if call
+        .desk
+        .shared
+        .catalog
+        .config()
+        .broker
+        .is_cordoned(&dir.path)
+    {
         return ErrorCode::InvalidReplicaAssignment;
     }
     let moves = &call.desk.shared.moves;

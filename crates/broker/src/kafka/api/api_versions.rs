@@ -124,12 +124,12 @@ pub(crate) fn on_api_versions(call: &mut Call<'_>, request: ApiVersionsRequest) 
         let asker = Arc::make_mut(connection.asker_mut());
         let before = asker.software.take();
         asker.set_software(name, version);
-        let mut all = call.desk.shared.software.lock();
+        let mut all = call.desk.shared.meters.software.lock();
         before.iter().for_each(|before| all.remove(before));
         asker.software.iter().for_each(|now| all.add(now));
     }
     let shared = Arc::clone(&call.desk.shared);
-    let view = scene.view(shared.metadata.cluster_id());
+    let view = scene.view(shared.state.cluster_id());
     let peers = peers::rows(call);
     let kraft_version = shared.metadata.kraft_version();
     let response = handle(&request, call.version(), &view, (&peers, kraft_version));

@@ -7,7 +7,7 @@ use wire::messages::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::overdue::Overdue;
-use crate::control::office::code_of;
+use crate::control::controller::code_of;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 
@@ -17,7 +17,9 @@ pub(crate) fn on_assign(call: &mut Call<'_>, request: AssignReplicasToDirsReques
     let ticket = call.ticket();
     let broker = (BrokerId(request.broker_id), request.broker_epoch);
     let assignments: Vec<Assignment> = assignments(&request).collect();
-    let decided = (call.desk.shared).assign_dirs(ticket, broker, &assignments);
+    let decided = (call.desk.shared)
+        .metadata
+        .assign_dirs(ticket, broker, &assignments);
     call.answer_change(ApiKey::AssignReplicasToDirs, decided, |answer| match answer
         .map(|decided| decided.map_err(refused_with))
     {

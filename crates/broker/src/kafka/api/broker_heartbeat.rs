@@ -6,7 +6,7 @@ use wire::messages::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::overdue::Overdue;
-use crate::control::office::code_of;
+use crate::control::controller::code_of;
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 
@@ -23,12 +23,12 @@ pub(crate) fn on_heartbeat(call: &mut Call<'_>, request: BrokerHeartbeatRequest)
     };
     let ticket = call.ticket();
     let wall_ms = request.wall_time_ms;
-    let decided = call.desk.shared.hear_broker(ticket, &beat);
+    let decided = call.desk.shared.metadata.hear_broker(ticket, &beat);
     if let Some((Ok(_), _)) = &decided {
         (call.door).on_member(call.address.conn, beat.broker, beat.epoch);
         // Brokers of Kafka do not say.
         if 0 <= wall_ms {
-            call.desk.shared.hear_clock(beat.broker, wall_ms);
+            call.desk.shared.metadata.hear_clock(beat.broker, wall_ms);
         }
     }
     let wall_time_ms = call.desk.shared.env.clock.wall_ms().0;

@@ -17,14 +17,16 @@ const NO_EPOCH: i64 = -1;
 
 pub(crate) fn on_registration(call: &mut Call<'_>, request: BrokerRegistrationRequest) -> Outcome {
     let shared = std::sync::Arc::clone(&call.desk.shared);
-    if request.cluster_id != shared.metadata.cluster_id() {
+    if request.cluster_id != shared.state.cluster_id() {
         return call.reply(
             ApiKey::BrokerRegistration,
             &refusal(ErrorCode::InconsistentClusterId),
         );
     }
     let ticket = call.ticket();
-    let decided = shared.register_broker(ticket, &registering(request));
+    let decided = shared
+        .metadata
+        .register_broker(ticket, &registering(request));
     call.answer_change(ApiKey::BrokerRegistration, decided, |answer| {
         match answer.map(|registered| registered.map_err(code)) {
             Ok(Ok(broker_epoch)) => BrokerRegistrationResponse {

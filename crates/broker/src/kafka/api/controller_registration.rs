@@ -19,7 +19,11 @@ pub(crate) fn on_registration(
 ) -> Outcome {
     let ticket = call.ticket();
     let controller = registering(request);
-    let decided = call.desk.shared.register_controller(ticket, &controller);
+    let decided = call
+        .desk
+        .shared
+        .metadata
+        .register_controller(ticket, &controller);
     call.answer_change(
         ApiKey::ControllerRegistration,
         decided,

@@ -33,7 +33,7 @@ pub(super) type Named<'a> = (Uuid, &'a str);
 impl CurrentLeaders {
     pub(super) fn new(call: &mut Call<'_>) -> CurrentLeaders {
         CurrentLeaders {
-            me: call.desk.shared.config().broker.node_id,
+            me: call.desk.shared.catalog.config().broker.node_id,
             topics: call.desk.topics(),
             brokers: BTreeSet::new(),
         }

@@ -26,7 +26,7 @@ pub(crate) fn on_describe_cluster(call: &mut Call<'_>, request: DescribeClusterR
     let scene = call.scene();
     let quorum = cluster::quorum(call.desk);
     let view = scene
-        .view(call.desk.shared.metadata.cluster_id())
+        .view(call.desk.shared.state.cluster_id())
         .led_by(quorum.view.leader);
     let settings = &view.broker.quorum;
     let is_for_controllers = match &settings.controller_listener {

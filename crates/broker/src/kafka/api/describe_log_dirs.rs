@@ -26,7 +26,6 @@ pub(crate) fn on_describe_log_dirs(
     let asked: Vec<Arc<Partition>> = match &request.topics {
         None => topics
             .sorted()
-            .into_iter()
             .flat_map(|topic| topic.here().cloned())
             .collect(),
         Some(named) => named
@@ -42,6 +41,7 @@ pub(crate) fn on_describe_log_dirs(
     };
     let shared = Arc::clone(&call.desk.shared);
     let results = shared
+        .volumes
         .dirs()
         .iter()
         .map(|dir| describe_dir(call, dir, &asked))
@@ -68,8 +68,8 @@ fn describe_dir(
             ..Default::default()
         };
     }
-    let image = call.desk.shared.metadata.image();
-    let me = call.desk.shared.config().broker.node_id;
+    let image = call.desk.shared.catalog.image();
+    let me = call.desk.shared.catalog.config().broker.node_id;
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
     for partition in asked
         .iter()
@@ -116,7 +116,13 @@ fn describe_dir(
             .collect(),
         total_bytes: space.map_or(UNKNOWN, |space| space.total as i64),
         usable_bytes: space.map_or(UNKNOWN, |space| space.available as i64),
-        is_cordoned: call.desk.shared.config().broker.is_cordoned(&dir.path),
+        is_cordoned: call
+            .desk
+            .shared
+            .catalog
+            .config()
+            .broker
+            .is_cordoned(&dir.path),
     }
 }
 

@@ -11,9 +11,9 @@ use wire::messages::describe_quorum_response::{
 use wire::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
+use crate::control::{METADATA_PARTITION, METADATA_TOPIC};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
-use crate::metadata::{METADATA_PARTITION, METADATA_TOPIC};
 use crate::ops::cluster::{self, Quorum};
 use crate::ops::view::View;
 
@@ -25,7 +25,7 @@ const NOT_LEADER: &str = "For requests intended only for the leader, this error 
 
 pub(crate) fn on_describe_quorum(call: &mut Call<'_>, request: DescribeQuorumRequest) -> Outcome {
     let scene = call.scene();
-    let view = scene.view(call.desk.shared.metadata.cluster_id());
+    let view = scene.view(call.desk.shared.state.cluster_id());
     let quorum = cluster::quorum(call.desk);
     let mut response = handle(&request, call.version(), &view, &quorum);
     let is_asked_itself = call.address.envelope.is_none();
@@ -55,7 +55,7 @@ pub(crate) fn on_describe_quorum(call: &mut Call<'_>, request: DescribeQuorumReq
 /// Log directories that keep the node out of its cluster: nobody else can say so.
 fn dirs_without_room(call: &Call<'_>) -> String {
     let mut words = String::new();
-    for dir in call.desk.shared.dirs() {
+    for dir in call.desk.shared.volumes.dirs() {
         let state = match (dir.is_failed(), dir.is_full()) {
             (true, _) => "offline",
             (_, true) => "full",

@@ -23,7 +23,7 @@ const LAST_EPOCH: i16 = i16::MAX - 1;
 pub(crate) fn on_end_txn(call: &mut Call<'_>, request: EndTxnRequest, attempt: Attempt) -> Outcome {
     let is_last = request.producer_epoch >= LAST_EPOCH && call.version() >= EPOCH_VERSION;
     let fresh = if is_last {
-        call.desk.shared.take_producer_id()
+        call.desk.shared.state.take_producer_id()
     } else {
         None
     };

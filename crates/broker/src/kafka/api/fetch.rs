@@ -39,7 +39,7 @@ const SPLICE_BYTES_MIN: usize = 4 << 10;
 pub(crate) fn on_fetch(call: &mut Call<'_>, request: FetchRequest) -> Outcome {
     let bytes_max = usize::try_from(request.max_bytes)
         .unwrap_or(0)
-        .min(call.desk.shared.fetch_bytes_max());
+        .min(call.desk.shared.catalog.settings().fetch_bytes_max);
     let wait = std::time::Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let (kind, scope) = scope(call, &request);
     let terms = Terms {
@@ -125,7 +125,7 @@ fn scope(call: &Call<'_>, request: &FetchRequest) -> (Kind, Scope) {
 
 /// True if a broker that lives asks, in this epoch of its registration.
 fn repairs(call: &Call<'_>, epoch: i64) -> bool {
-    let image = call.desk.shared.metadata.image();
+    let image = call.desk.shared.catalog.image();
     let mut brokers = image.brokers();
     call.is_of_peer() && brokers.any(|broker| broker.epoch == epoch && !broker.is_fenced)
 }
@@ -140,7 +140,7 @@ fn near(call: &Call<'_>, kind: Kind, rack: &str) -> Vec<BrokerId> {
     if !own.reads_by_rack || own.rack.as_deref() == Some(rack) {
         return Vec::new();
     }
-    let view = scene.view(call.desk.shared.metadata.cluster_id());
+    let view = scene.view(call.desk.shared.state.cluster_id());
     let there = (view.image.brokers()).filter(|broker| broker.rack.as_deref() == Some(rack));
     let reached = there.filter(|broker| view.live_endpoint(broker.id).is_some());
     reached.map(|broker| broker.id).collect()
@@ -299,7 +299,7 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
     }
     if let Some(leaders) = leaders {
         let scene = call.scene();
-        let view = scene.view(call.desk.shared.metadata.cluster_id());
+        let view = scene.view(call.desk.shared.state.cluster_id());
         let nodes = leaders.nodes(&view).into_iter();
         response.node_endpoints = nodes
             .map(|node| NodeEndpoint {

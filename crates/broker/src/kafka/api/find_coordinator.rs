@@ -46,7 +46,7 @@ pub(crate) fn on_find_coordinator(
             create_by_the_way(view, &BTreeSet::from([name]), uuids)
         });
     }
-    let view = scene.view(shared.metadata.cluster_id());
+    let view = scene.view(shared.state.cluster_id());
     let response = handle(&request, call.version(), &view);
     call.reply(ApiKey::FindCoordinator, &response)
 }

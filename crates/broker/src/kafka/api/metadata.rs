@@ -38,7 +38,7 @@ pub(crate) fn on_metadata(
     let shared = Arc::clone(&call.desk.shared);
     let version = call.version();
     let view = scene
-        .view(shared.metadata.cluster_id())
+        .view(shared.state.cluster_id())
         .led_by(cluster::leader(call.desk));
     if attempt == Attempt::First && !missing(&request, version, &view).is_empty() {
         let asked = request.clone();

@@ -175,7 +175,7 @@ fn name_leaders(call: &mut Call<'_>, response: &mut ProduceResponse) {
         }
     }
     let scene = call.scene();
-    let view = scene.view(call.desk.shared.metadata.cluster_id());
+    let view = scene.view(call.desk.shared.state.cluster_id());
     let nodes = leaders.nodes(&view).into_iter();
     response.node_endpoints = nodes
         .map(|node| NodeEndpoint {

@@ -50,7 +50,7 @@ pub(crate) fn on_replica_fetch(call: &mut Call<'_>, request: FetchRequest) -> Ou
             }
         }
     };
-    let replication = call.desk.shared.replication();
+    let replication = &call.desk.shared.mail.followers;
     replication.on_heard(broker, call.desk.now);
     let mut parts = request.topics.iter().flat_map(|topic| &topic.partitions);
     let begins_anew = parts.any(listed_anew);
@@ -63,7 +63,7 @@ pub(crate) fn on_replica_fetch(call: &mut Call<'_>, request: FetchRequest) -> Ou
     answer_waiting(&mut call.hall(), own, When::Now);
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let bytes_max = usize::try_from(request.max_bytes).unwrap_or(0);
-    let bytes_max = bytes_max.min(call.desk.shared.fetch_bytes_max());
+    let bytes_max = bytes_max.min(call.desk.shared.catalog.settings().fetch_bytes_max);
     let is_first = epoch <= 0;
     let Some(feed) = call.door.feeds.get_mut(own) else {
         return Outcome::Close;
@@ -133,7 +133,7 @@ fn take_in(call: &mut Call<'_>, own: WaiterKey, request: &FetchRequest) {
             let key = (topic.topic_id, PartitionIndex(asked.partition));
             let caught_up = feed.on_listed(&topics, listed(key, asked), &mut call.desk.news);
             if let Some(partition) = caught_up {
-                call.desk.shared.replication().on_caught_up(partition);
+                call.desk.shared.mail.followers.on_caught_up(partition);
             }
         }
     }

@@ -37,7 +37,12 @@ const RESERVED: [Uuid; 2] = [
 ];
 
 pub(crate) fn receives_client_metrics(call: &mut Call<'_>) -> bool {
-    call.desk.shared.config().broker.receives_client_metrics
+    call.desk
+        .shared
+        .catalog
+        .config()
+        .broker
+        .receives_client_metrics
 }
 
 /// The identity that a client claims, by which subscriptions tell it from others.
@@ -200,7 +205,7 @@ fn keep_metrics(
 }
 
 fn take_subscriptions(call: &mut Call<'_>) {
-    let image = call.desk.shared.metadata.image();
+    let image = call.desk.shared.catalog.image();
     let all = image.configured();
     let subscriptions = all.filter(|resource| resource.kind == ResourceKind::ClientMetrics);
     let settings: Vec<_> = subscriptions
@@ -212,7 +217,7 @@ fn take_subscriptions(call: &mut Call<'_>) {
 }
 
 fn telemetry_bytes_max(call: &mut Call<'_>) -> usize {
-    call.desk.shared.config().broker.telemetry_bytes_max
+    call.desk.shared.catalog.config().broker.telemetry_bytes_max
 }
 
 fn codec(request: &PushTelemetryRequest) -> Option<Codec> {

@@ -17,7 +17,7 @@ pub(crate) fn on_unregister(call: &mut Call<'_>, request: UnregisterBrokerReques
         return call.reply(ApiKey::UnregisterBroker, &refused);
     }
     let ticket = call.ticket();
-    let decided = call.desk.shared.unregister_broker(ticket, broker);
+    let decided = call.desk.shared.metadata.unregister_broker(ticket, broker);
     call.answer_change(ApiKey::UnregisterBroker, decided, |answer| match answer {
         Ok(Ok(())) => UnregisterBrokerResponse::default(),
         Ok(Err(error)) => {
@@ -84,10 +84,10 @@ mod tests {
             ..RegisterBrokerRecord::default()
         };
         let shared = std::sync::Arc::clone(&bench.shard.desk.shared);
-        let written = shared.change_at_start(&[other.into()]);
+        let written = shared.metadata.change_at_start(&[other.into()]);
         written.expect("a disk that works");
         assert_eq!(unregister(&mut bench, 2).error_code, 0);
-        let image = shared.metadata.image();
+        let image = shared.catalog.image();
         assert!(image.broker(BrokerId(2)).is_none() && image.broker(BrokerId(1)).is_some());
         assert_eq!(unregister(&mut bench, 2).error_code, 102);
     }

@@ -10,9 +10,9 @@ use wire::messages::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::refusal;
+use crate::control::log::{Levels, QuorumLevel};
 use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
-use crate::metadata::{Levels, QuorumLevel};
 use crate::ops::view::View;
 use crate::ops::{Mode, change, cluster};
 

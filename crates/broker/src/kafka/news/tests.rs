@@ -288,7 +288,7 @@ fn changes_that_find_no_room_are_made_up_to_a_bound() {
     }
     bench.commit();
     assert!(
-        bench.shard.desk.shared.dirs()[0].lacks_room(),
+        bench.shard.desk.shared.volumes.dirs()[0].lacks_room(),
         "no journal piece"
     );
     while bench.answer::<ProduceRequest>(9).is_some() {}
@@ -400,9 +400,9 @@ fn a_shard_that_stops_on_a_full_disk_waits_for_nobody() {
     assert_eq!(waiting, 12);
     // The answer of one change has left, its image waits.
     bench.pass(2500 * MS);
-    bench.shard.desk.shared.stop();
+    bench.shard.desk.shared.lifetime.stop(true);
     assert!(matches!(bench.shard.turn(), Turn::Done));
-    let dirs = bench.shard.desk.shared.dirs();
+    let dirs = bench.shard.desk.shared.volumes.dirs();
     assert!(dirs[0].lacks_room(), "the disk is full");
     assert_eq!(bench.waiting_count(), 0);
 }

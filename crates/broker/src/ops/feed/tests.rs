@@ -44,13 +44,13 @@ impl Leader {
 
     /// Has the metadata name the follower as a replica.
     fn have_followed(&mut self, topic: &str) {
-        let me = self.bench.shard.desk.shared.config().broker.node_id;
+        let me = self.bench.shard.desk.shared.catalog.config().broker.node_id;
         self.have_replicas(topic, &[me, FOLLOWER], 1);
     }
 
     /// Feeds that are to look at the partition then.
     fn have_replicas(&mut self, topic: &str, all: &[BrokerId], partition_epoch: i32) -> Vec<News> {
-        let me = self.bench.shard.desk.shared.config().broker.node_id;
+        let me = self.bench.shard.desk.shared.catalog.config().broker.node_id;
         let partition = self.bench.partition(topic, 0);
         let role = partition::Role::Leading(partition::Replicas {
             me,
@@ -293,7 +293,7 @@ fn a_partition_that_grows_is_looked_at_again() {
     assert_eq!(leader.gather(ALL), []);
     leader.bench.append_undurably(HOT, b"more");
     let mut woken = Vec::new();
-    leader.bench.shard.desk.shared.dirs()[0].take_woken(&mut woken);
+    leader.bench.shard.desk.shared.volumes.dirs()[0].take_woken(&mut woken);
     let [News::Readable(ticket)] = woken[..] else {
         panic!("{woken:?}");
     };
@@ -371,7 +371,15 @@ fn a_place_that_was_named_too_early_is_refused_though_the_answer_comes_in_time()
 fn a_follower_that_spoke_before_the_metadata_came_is_asked_again() {
     let mut leader = Leader::new();
     let hot = leader.key(HOT);
-    let me = leader.bench.shard.desk.shared.config().broker.node_id;
+    let me = leader
+        .bench
+        .shard
+        .desk
+        .shared
+        .catalog
+        .config()
+        .broker
+        .node_id;
     leader.have_replicas(HOT, &[me], 2);
     leader.list(HOT, 1, true);
     assert_eq!(leader.gather(ALL), [(hot, None)]);
@@ -389,7 +397,15 @@ fn a_follower_that_spoke_before_the_metadata_came_is_asked_again() {
 fn a_follower_that_this_leader_forgot_is_asked_again() {
     let mut leader = Leader::new();
     let hot = leader.key(HOT);
-    let me = leader.bench.shard.desk.shared.config().broker.node_id;
+    let me = leader
+        .bench
+        .shard
+        .desk
+        .shared
+        .catalog
+        .config()
+        .broker
+        .node_id;
     leader.list(HOT, 1, true);
     assert_eq!(leader.gather(ALL), [(hot, Some(0))]);
     let same = leader.have_replicas(HOT, &[me, FOLLOWER], 2);

@@ -18,7 +18,7 @@ const THROTTLE_CHECK: Duration = Duration::from_secs(1);
 
 impl ReplicaWorker {
     pub(super) fn terms(&self) -> Terms {
-        let settings = self.shared.config();
+        let settings = self.shared.catalog.config();
         let number = |name, otherwise: i64| settings.broker.number(name).unwrap_or(otherwise);
         let millis = |name, otherwise| {
             Duration::from_millis(u64::try_from(number(name, otherwise)).unwrap_or(0))
@@ -49,7 +49,12 @@ impl ReplicaWorker {
     /// Leaders hear what is synced and send no records, while a log directory has as much to write as it may.
     fn terms_now(&mut self) -> Terms {
         let terms = self.terms();
-        let is_full = self.shared.dirs().iter().any(|dir| dir.is_overloaded());
+        let is_full = self
+            .shared
+            .volumes
+            .dirs()
+            .iter()
+            .any(|dir| dir.is_overloaded());
         let until = self.shared.env.clock.now().plus(FULL_WAIT);
         self.full_until = is_full.then_some(until);
         match self.full_until {
@@ -64,7 +69,7 @@ impl ReplicaWorker {
 
     /// Replicas that are throttled and have far to go wait until the rate allows more.
     fn hold_throttled(&mut self) {
-        let following = &self.shared.throttles.following;
+        let following = &self.shared.catalog.throttles.following;
         let now = self.shared.env.clock.now();
         if let Some(until) = following.opens_at(now) {
             let until = until.min(now.plus(THROTTLE_CHECK));
@@ -76,13 +81,13 @@ impl ReplicaWorker {
 
     fn send_to(&mut self, leader: BrokerId, way: Way, terms: Terms) {
         let now = self.shared.env.clock.now();
-        let broker_epoch = self.shared.metadata.broker_epoch();
-        let others = self.tail_bytes + self.shared.produced_bytes();
+        let broker_epoch = self.shared.state.broker_epoch();
+        let others = self.tail_bytes + self.shared.meters.produced_bytes();
         let Some(engine) = self.engines.get_mut(&leader) else {
             return;
         };
         while let Some(request) = engine.request(way, broker_epoch, terms, others, now) {
-            let endpoint = self.shared.endpoint_of(leader);
+            let endpoint = self.shared.catalog.endpoint_of(leader);
             let frame = wire::frame::encode_request(&request, FETCH_VERSION, 0, Some("esker"))
                 .ok()
                 .and_then(|encoded| encoded.into_bytes().ok());

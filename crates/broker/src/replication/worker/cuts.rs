@@ -47,9 +47,9 @@ impl LateCuts {
 impl ReplicaWorker {
     /// True if the metadata know this life of the broker. Until then an earlier one may be in sync, and the next may take its place.
     fn is_registered(&self) -> bool {
-        let me = self.shared.config().broker.node_id;
-        let image = self.shared.metadata.image();
-        let epoch = self.shared.metadata.broker_epoch();
+        let me = self.shared.catalog.config().broker.node_id;
+        let image = self.shared.catalog.image();
+        let epoch = self.shared.state.broker_epoch();
         image.broker(me).is_some_and(|known| known.epoch == epoch)
     }
 
@@ -118,14 +118,14 @@ impl ReplicaWorker {
     /// True if the leader that is followed recovers from an unclean election, and if its topic allows such elections: the leader ceases to
     /// recover with the first replica that is in sync again, and others may come back later.
     fn unclean(&self, key: Key) -> (bool, bool) {
-        let image = self.shared.metadata.image();
+        let image = self.shared.catalog.image();
         let Some(topic) = image.topic_by_id(key.0) else {
             return (false, false);
         };
         let partition = usize::try_from(key.1.0).ok();
         let partition = partition.and_then(|at| topic.partitions.get(at));
         let overrides = image.overrides(&Resource::topic(&topic.name));
-        let settings = config::Topic::resolve(&overrides, &self.shared.config().broker);
+        let settings = config::Topic::resolve(&overrides, &self.shared.catalog.config().broker);
         (
             partition.is_some_and(|partition| partition.is_recovering),
             settings.unclean_leader_election,

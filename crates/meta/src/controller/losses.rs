@@ -1,30 +1,32 @@
-//! Leaderships that the active controller took from brokers that live, as far as these may not have heard of it.
+//! Leaderships that the active controller took from live brokers, as far as these may not have heard of it.
 //!
 //! A broker whose heartbeats are answered leads by the metadata that it has. Those stand still where the disk of its metadata log does, and
-//! it would go on beside the leaders and coordinators that came after it. Soft state of an office: what was committed before it counts as
-//! unheard for whoever has less.
+//! it would go on beside the leaders and coordinators that came after it. Soft state: records that were committed before the controller became
+//! active count as unheard for a broker that has fewer.
 
 use std::collections::BTreeMap;
 
-use meta::{Image, NO_LEADER, Record};
 use model::BrokerId;
 use wire::metadata::PartitionChangeRecord;
 
-/// No broker has less.
+use crate::image::{Image, NO_LEADER};
+use crate::record::Record;
+
+/// Lower than any metadata offset that a broker can report.
 const NOTHING: i64 = -1;
 
-#[derive(Debug)]
-pub(crate) struct Taken {
-    /// The last offset of the metadata at the beginning of the office.
+#[derive(Clone, Debug)]
+pub(super) struct UnheardLosses {
+    /// The last offset of the metadata when the controller became active.
     before: i64,
     /// The last offset of what took something from each broker since.
     last: BTreeMap<BrokerId, i64>,
 }
 
-impl Taken {
-    /// An office begins with `image`, of which `committed` is known to be committed.
-    pub(super) fn at_beginning(committed: &Image, image: &Image) -> Taken {
-        let mut taken = Taken {
+impl UnheardLosses {
+    /// The controller begins with `image`, of which `committed` is known to be committed.
+    pub(super) fn at_beginning(committed: &Image, image: &Image) -> UnheardLosses {
+        let mut losses = UnheardLosses {
             before: committed.end() - 1,
             last: BTreeMap::new(),
         };
@@ -33,16 +35,16 @@ impl Taken {
             let after = after.into_iter().flat_map(|after| &after.partitions);
             for (old, new) in topic.partitions.iter().zip(after) {
                 if old.leader != new.leader {
-                    taken.last.insert(old.leader, image.end() - 1);
+                    losses.last.insert(old.leader, image.end() - 1);
                 }
             }
         }
-        taken
+        losses
     }
 
-    /// Nobody is taken anything from where there is one broker.
-    pub(super) fn nothing() -> Taken {
-        Taken {
+    /// One broker alone loses nothing.
+    pub(super) fn nothing() -> UnheardLosses {
+        UnheardLosses {
             before: NOTHING,
             last: BTreeMap::new(),
         }
@@ -55,7 +57,7 @@ impl Taken {
         }
     }
 
-    /// True if a broker that has the metadata up to `offset` does not know of something that was taken from it.
+    /// True if a broker that has the metadata up to `offset` does not know of something that it lost.
     pub(super) fn is_unheard(&self, broker: BrokerId, offset: i64) -> bool {
         let last = self.last.get(&broker).copied().unwrap_or(NOTHING);
         offset < last.max(self.before)
