@@ -1,4 +1,4 @@
-//! Levels of `metadata.version` and of the other features, as Kafka 4.3 has them.
+//! Levels of `metadata.version` and of the other features, as Kafka 4.4 has them.
 //!
 //! Owns which records a level knows, and in which version it writes each. A record is written at the level that is finalized, not
 //! at the newest: a node that knows no more than that level has to read it.
@@ -15,12 +15,12 @@ pub const TRANSACTION_VERSION: &str = "transaction.version";
 pub const GROUP_VERSION: &str = "group.version";
 /// With level 1 replicas that left the ISR below its minimum stay eligible to lead (KIP-966).
 pub const ELR_VERSION: &str = "eligible.leader.replicas.version";
-/// With level 1 there are share groups (KIP-932).
+/// With level 1 there are share groups (KIP-932), with level 2 their dead letter queues.
 pub const SHARE_VERSION: &str = "share.version";
 /// With level 1 there are groups of the streams protocol (KIP-1071).
 pub const STREAMS_VERSION: &str = "streams.version";
 
-/// A level of `metadata.version` that Kafka 4.3 knows.
+/// A level of `metadata.version` that Kafka 4.4 knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MetadataVersion(i16);
 
@@ -41,7 +41,7 @@ const SAME: bool = false;
 const CHANGED: bool = true;
 
 /// From [`MetadataVersion::OLDEST`] on.
-const TABLE: [Row; 24] = [
+const TABLE: [Row; 27] = [
     row("3.3-IV3", CHANGED),
     row("3.4-IV0", CHANGED),
     row("3.5-IV0", SAME),
@@ -66,6 +66,9 @@ const TABLE: [Row; 24] = [
     row("4.2-IV0", SAME),
     row("4.2-IV1", SAME),
     row("4.3-IV0", CHANGED),
+    row("4.4-IV0", SAME),
+    row("4.4-IV1", CHANGED),
+    row("4.4-IV2", CHANGED),
 ];
 
 impl MetadataVersion {
@@ -96,7 +99,13 @@ impl MetadataVersion {
     pub const V4_2_IV1: MetadataVersion = MetadataVersion(29);
     /// Cordoned directories (KIP-1066).
     pub const V4_3_IV0: MetadataVersion = MetadataVersion(30);
-    pub const LATEST: MetadataVersion = MetadataVersion::V4_3_IV0;
+    /// Share groups with a dead letter queue.
+    pub const V4_4_IV0: MetadataVersion = MetadataVersion(31);
+    /// Rules of access for ranges of addresses. A rule is a record as before; an older node does not know what its host means.
+    pub const V4_4_IV1: MetadataVersion = MetadataVersion(32);
+    /// Controllers unregister.
+    pub const V4_4_IV2: MetadataVersion = MetadataVersion(33);
+    pub const LATEST: MetadataVersion = MetadataVersion::V4_4_IV2;
 
     #[must_use]
     pub fn from_level(level: i16) -> Option<MetadataVersion> {
@@ -176,6 +185,7 @@ impl MetadataVersion {
                 since(MetadataVersion::V3_6_IV2)
             }
             Record::RegisterController(_) => since(MetadataVersion::V3_7_IV0),
+            Record::UnregisterController(_) => since(MetadataVersion::V4_4_IV2),
             Record::ClearElr(_) => since(MetadataVersion::V4_0_IV1),
             Record::Topic(_)
             | Record::RemoveTopic(_)
@@ -259,7 +269,7 @@ const fn level(level: i16, since: MetadataVersion, needs: MetadataVersion) -> Fe
     }
 }
 
-/// The features of Kafka 4.3 beside `metadata.version` and their levels above 0, rising.
+/// The features of Kafka 4.4 beside `metadata.version` and their levels above 0, rising.
 pub const FEATURE_LEVELS: [(&str, &[FeatureLevel]); 6] = [
     (
         ELR_VERSION,
@@ -279,7 +289,10 @@ pub const FEATURE_LEVELS: [(&str, &[FeatureLevel]); 6] = [
     ),
     (
         SHARE_VERSION,
-        &[level(1, MetadataVersion::V4_2_IV0, MetadataVersion::OLDEST)],
+        &[
+            level(1, MetadataVersion::V4_2_IV0, MetadataVersion::OLDEST),
+            level(2, MetadataVersion::V4_4_IV0, MetadataVersion::OLDEST),
+        ],
     ),
     (
         STREAMS_VERSION,
@@ -319,6 +332,9 @@ mod tests {
             ("4.3", "4.2", true),
             ("3.4", "3.3", true),
             ("4.3", "4.3", false),
+            ("4.4-IV0", "4.3", false),
+            ("4.4-IV1", "4.4-IV0", true),
+            ("4.4", "4.4-IV1", true),
         ] {
             let version = |name| MetadataVersion::from_name(name).expect(name);
             assert_eq!(
@@ -338,6 +354,7 @@ mod tests {
             (23, "4.0-IV1"),
             (29, "4.2-IV1"),
             (30, "4.3-IV0"),
+            (33, "4.4-IV2"),
         ] {
             let version = MetadataVersion::from_level(level).expect("known");
             assert_eq!(version.name(), name);
@@ -346,10 +363,10 @@ mod tests {
         let release = |name| MetadataVersion::from_name(name).map(MetadataVersion::level);
         assert_eq!((release("4.0"), release("3.7")), (Some(25), Some(19)));
         assert_eq!(
-            (release("4"), release("4.4"), release("")),
+            (release("4"), release("4.5"), release("")),
             (None, None, None)
         );
-        for level in [6, 31, 0, -1] {
+        for level in [6, 34, 0, -1] {
             assert_eq!(MetadataVersion::from_level(level), None);
         }
     }
@@ -372,6 +389,7 @@ mod tests {
             (at(SHARE_VERSION, "4.1"), at(STREAMS_VERSION, "4.2")),
             (0, 1)
         );
+        assert_eq!((at(SHARE_VERSION, "4.3"), at(SHARE_VERSION, "4.4")), (1, 2));
         assert_eq!(at(METADATA_VERSION, "4.3"), 30);
     }
 }

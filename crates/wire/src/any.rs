@@ -97,6 +97,8 @@ pub enum AnyRequest {
     DescribeShareGroupOffsets(messages::DescribeShareGroupOffsetsRequest),
     AlterShareGroupOffsets(messages::AlterShareGroupOffsetsRequest),
     DeleteShareGroupOffsets(messages::DeleteShareGroupOffsetsRequest),
+    StreamsGroupTopologyDescriptionUpdate(messages::StreamsGroupTopologyDescriptionUpdateRequest),
+    UnregisterController(messages::UnregisterControllerRequest),
 }
 
 impl AnyRequest {
@@ -191,6 +193,10 @@ impl AnyRequest {
             Self::DescribeShareGroupOffsets(_) => ApiKey::DescribeShareGroupOffsets,
             Self::AlterShareGroupOffsets(_) => ApiKey::AlterShareGroupOffsets,
             Self::DeleteShareGroupOffsets(_) => ApiKey::DeleteShareGroupOffsets,
+            Self::StreamsGroupTopologyDescriptionUpdate(_) => {
+                ApiKey::StreamsGroupTopologyDescriptionUpdate
+            }
+            Self::UnregisterController(_) => ApiKey::UnregisterController,
         }
     }
 
@@ -285,6 +291,8 @@ impl AnyRequest {
             Self::DescribeShareGroupOffsets(message) => message.encode(w, version),
             Self::AlterShareGroupOffsets(message) => message.encode(w, version),
             Self::DeleteShareGroupOffsets(message) => message.encode(w, version),
+            Self::StreamsGroupTopologyDescriptionUpdate(message) => message.encode(w, version),
+            Self::UnregisterController(message) => message.encode(w, version),
         }
     }
 }
@@ -449,6 +457,12 @@ pub fn decode_request(
         ApiKey::DeleteShareGroupOffsets => {
             AnyRequest::DeleteShareGroupOffsets(Message::decode(r, version)?)
         }
+        ApiKey::StreamsGroupTopologyDescriptionUpdate => {
+            AnyRequest::StreamsGroupTopologyDescriptionUpdate(Message::decode(r, version)?)
+        }
+        ApiKey::UnregisterController => {
+            AnyRequest::UnregisterController(Message::decode(r, version)?)
+        }
     })
 }
 
@@ -545,6 +559,8 @@ pub enum AnyResponse {
     DescribeShareGroupOffsets(messages::DescribeShareGroupOffsetsResponse),
     AlterShareGroupOffsets(messages::AlterShareGroupOffsetsResponse),
     DeleteShareGroupOffsets(messages::DeleteShareGroupOffsetsResponse),
+    StreamsGroupTopologyDescriptionUpdate(messages::StreamsGroupTopologyDescriptionUpdateResponse),
+    UnregisterController(messages::UnregisterControllerResponse),
 }
 
 impl AnyResponse {
@@ -639,6 +655,10 @@ impl AnyResponse {
             Self::DescribeShareGroupOffsets(_) => ApiKey::DescribeShareGroupOffsets,
             Self::AlterShareGroupOffsets(_) => ApiKey::AlterShareGroupOffsets,
             Self::DeleteShareGroupOffsets(_) => ApiKey::DeleteShareGroupOffsets,
+            Self::StreamsGroupTopologyDescriptionUpdate(_) => {
+                ApiKey::StreamsGroupTopologyDescriptionUpdate
+            }
+            Self::UnregisterController(_) => ApiKey::UnregisterController,
         }
     }
 
@@ -733,6 +753,8 @@ impl AnyResponse {
             Self::DescribeShareGroupOffsets(message) => message.encode(w, version),
             Self::AlterShareGroupOffsets(message) => message.encode(w, version),
             Self::DeleteShareGroupOffsets(message) => message.encode(w, version),
+            Self::StreamsGroupTopologyDescriptionUpdate(message) => message.encode(w, version),
+            Self::UnregisterController(message) => message.encode(w, version),
         }
     }
 }
@@ -897,11 +919,18 @@ pub fn decode_response(
         ApiKey::DeleteShareGroupOffsets => {
             AnyResponse::DeleteShareGroupOffsets(Message::decode(r, version)?)
         }
+        ApiKey::StreamsGroupTopologyDescriptionUpdate => {
+            AnyResponse::StreamsGroupTopologyDescriptionUpdate(Message::decode(r, version)?)
+        }
+        ApiKey::UnregisterController => {
+            AnyResponse::UnregisterController(Message::decode(r, version)?)
+        }
     })
 }
 
 /// All messages and records of the crate.
 pub const ALL: &[AnyMessage] = &[
+    AnyMessage::of::<crate::messages::AbortedTxn>("messages"),
     AnyMessage::of::<crate::messages::AddOffsetsToTxnRequest>("messages"),
     AnyMessage::of::<crate::messages::AddOffsetsToTxnResponse>("messages"),
     AnyMessage::of::<crate::messages::AddPartitionsToTxnRequest>("messages"),
@@ -1075,12 +1104,16 @@ pub const ALL: &[AnyMessage] = &[
     AnyMessage::of::<crate::messages::StreamsGroupDescribeResponse>("messages"),
     AnyMessage::of::<crate::messages::StreamsGroupHeartbeatRequest>("messages"),
     AnyMessage::of::<crate::messages::StreamsGroupHeartbeatResponse>("messages"),
+    AnyMessage::of::<crate::messages::StreamsGroupTopologyDescriptionUpdateRequest>("messages"),
+    AnyMessage::of::<crate::messages::StreamsGroupTopologyDescriptionUpdateResponse>("messages"),
     AnyMessage::of::<crate::messages::SyncGroupRequest>("messages"),
     AnyMessage::of::<crate::messages::SyncGroupResponse>("messages"),
     AnyMessage::of::<crate::messages::TxnOffsetCommitRequest>("messages"),
     AnyMessage::of::<crate::messages::TxnOffsetCommitResponse>("messages"),
     AnyMessage::of::<crate::messages::UnregisterBrokerRequest>("messages"),
     AnyMessage::of::<crate::messages::UnregisterBrokerResponse>("messages"),
+    AnyMessage::of::<crate::messages::UnregisterControllerRequest>("messages"),
+    AnyMessage::of::<crate::messages::UnregisterControllerResponse>("messages"),
     AnyMessage::of::<crate::messages::UpdateFeaturesRequest>("messages"),
     AnyMessage::of::<crate::messages::UpdateFeaturesResponse>("messages"),
     AnyMessage::of::<crate::messages::UpdateRaftVoterRequest>("messages"),
@@ -1116,6 +1149,7 @@ pub const ALL: &[AnyMessage] = &[
     AnyMessage::of::<crate::metadata::TopicRecord>("metadata"),
     AnyMessage::of::<crate::metadata::UnfenceBrokerRecord>("metadata"),
     AnyMessage::of::<crate::metadata::UnregisterBrokerRecord>("metadata"),
+    AnyMessage::of::<crate::metadata::UnregisterControllerRecord>("metadata"),
     AnyMessage::of::<crate::metadata::UserScramCredentialRecord>("metadata"),
     AnyMessage::of::<crate::metadata::ZkMigrationStateRecord>("metadata"),
     AnyMessage::of::<crate::group::ConsumerGroupCurrentMemberAssignmentKey>("group"),

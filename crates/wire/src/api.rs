@@ -97,11 +97,13 @@ pub enum ApiKey {
     DescribeShareGroupOffsets = 90,
     AlterShareGroupOffsets = 91,
     DeleteShareGroupOffsets = 92,
+    StreamsGroupTopologyDescriptionUpdate = 93,
+    UnregisterController = 94,
 }
 
 impl ApiKey {
     /// All APIs, in order of their keys.
-    pub const ALL: [ApiKey; 89] = [
+    pub const ALL: [ApiKey; 91] = [
         ApiKey::Produce,
         ApiKey::Fetch,
         ApiKey::ListOffsets,
@@ -191,6 +193,8 @@ impl ApiKey {
         ApiKey::DescribeShareGroupOffsets,
         ApiKey::AlterShareGroupOffsets,
         ApiKey::DeleteShareGroupOffsets,
+        ApiKey::StreamsGroupTopologyDescriptionUpdate,
+        ApiKey::UnregisterController,
     ];
 
     /// The API with this key, if there is one.
@@ -285,6 +289,8 @@ impl ApiKey {
             90 => ApiKey::DescribeShareGroupOffsets,
             91 => ApiKey::AlterShareGroupOffsets,
             92 => ApiKey::DeleteShareGroupOffsets,
+            93 => ApiKey::StreamsGroupTopologyDescriptionUpdate,
+            94 => ApiKey::UnregisterController,
             _ => return None,
         })
     }
@@ -420,7 +426,7 @@ impl ApiKey {
             ApiKey::ApiVersions => &Api {
                 name: "ApiVersions",
                 min_version: 0,
-                max_version: 4,
+                max_version: 5,
                 request_flexible_from: 3,
                 response_flexible_from: 3,
                 latest_version_unstable: false,
@@ -510,7 +516,7 @@ impl ApiKey {
             ApiKey::TxnOffsetCommit => &Api {
                 name: "TxnOffsetCommit",
                 min_version: 0,
-                max_version: 5,
+                max_version: 6,
                 request_flexible_from: 3,
                 response_flexible_from: 3,
                 latest_version_unstable: false,
@@ -636,7 +642,7 @@ impl ApiKey {
             ApiKey::DeleteGroups => &Api {
                 name: "DeleteGroups",
                 min_version: 0,
-                max_version: 2,
+                max_version: 3,
                 request_flexible_from: 2,
                 response_flexible_from: 2,
                 latest_version_unstable: false,
@@ -1050,7 +1056,7 @@ impl ApiKey {
             ApiKey::StreamsGroupHeartbeat => &Api {
                 name: "StreamsGroupHeartbeat",
                 min_version: 0,
-                max_version: 0,
+                max_version: 1,
                 request_flexible_from: 0,
                 response_flexible_from: 0,
                 latest_version_unstable: false,
@@ -1059,7 +1065,7 @@ impl ApiKey {
             ApiKey::StreamsGroupDescribe => &Api {
                 name: "StreamsGroupDescribe",
                 min_version: 0,
-                max_version: 0,
+                max_version: 1,
                 request_flexible_from: 0,
                 response_flexible_from: 0,
                 latest_version_unstable: false,
@@ -1091,6 +1097,24 @@ impl ApiKey {
                 response_flexible_from: 0,
                 latest_version_unstable: false,
                 listeners: &[Listener::Broker],
+            },
+            ApiKey::StreamsGroupTopologyDescriptionUpdate => &Api {
+                name: "StreamsGroupTopologyDescriptionUpdate",
+                min_version: 0,
+                max_version: 0,
+                request_flexible_from: 0,
+                response_flexible_from: 0,
+                latest_version_unstable: false,
+                listeners: &[Listener::Broker],
+            },
+            ApiKey::UnregisterController => &Api {
+                name: "UnregisterController",
+                min_version: 0,
+                max_version: 0,
+                request_flexible_from: 0,
+                response_flexible_from: 0,
+                latest_version_unstable: false,
+                listeners: &[Listener::Broker, Listener::Controller],
             },
         }
     }

@@ -1,4 +1,4 @@
-//! Every error code of Kafka 4.3: number, name, whether trying again may help, and what it means.
+//! Every error code of Kafka 4.4: number, name, whether trying again may help, and what it means.
 //!
 //! Owns the table and nothing else: which code answers which mistake is decided where the request is handled. A number that is
 //! not in the table is refused by [`TryFrom`], so an unknown code cannot travel as a known one.
@@ -201,9 +201,12 @@ codes! {
     StreamsInvalidTopologyEpoch = 131, "STREAMS_INVALID_TOPOLOGY_EPOCH", final, "the streams topology epoch is not valid";
     StreamsTopologyFenced = 132, "STREAMS_TOPOLOGY_FENCED", final, "the streams topology is out of date";
     ShareSessionLimitReached = 133, "SHARE_SESSION_LIMIT_REACHED", retry, "the broker has as many share sessions as it may have";
+    GroupDeletionFailed = 134, "GROUP_DELETION_FAILED", final, "the group could not be deleted; the message of its result says why";
+    StreamsTopologyDescriptionUpdateFailed = 135, "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED", final, "the description of the streams topology could not be taken; the message says why";
+    ControllerIdNotRegistered = 136, "CONTROLLER_ID_NOT_REGISTERED", final, "the controller id is not registered";
 }
 
-/// A number no table of Kafka 4.3 holds.
+/// A number no table of Kafka 4.4 holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown error code {0}")]
 pub struct UnknownErrorCode(pub i16);
@@ -237,9 +240,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_run_without_a_gap_from_minus_one_to_133() {
+    fn codes_run_without_a_gap_from_minus_one_to_136() {
         let numbers: Vec<i16> = ErrorCode::ALL.iter().map(|code| code.code()).collect();
-        assert_eq!(numbers, (-1..=133).collect::<Vec<i16>>());
+        assert_eq!(numbers, (-1..=136).collect::<Vec<i16>>());
     }
 
     #[test]
@@ -247,7 +250,7 @@ mod tests {
         for &code in ErrorCode::ALL {
             assert_eq!(ErrorCode::try_from(code.code()), Ok(code));
         }
-        assert_eq!(ErrorCode::try_from(134), Err(UnknownErrorCode(134)));
+        assert_eq!(ErrorCode::try_from(137), Err(UnknownErrorCode(137)));
         assert_eq!(ErrorCode::try_from(-2), Err(UnknownErrorCode(-2)));
     }
 
@@ -260,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_codes_are_retriable_as_in_kafka_4_3() {
+    fn as_many_codes_are_retriable_as_in_kafka_4_4() {
         let retriable = ErrorCode::ALL
             .iter()
             .filter(|code| code.is_retriable())

@@ -1,6 +1,6 @@
 //! The Kafka protocol on bytes: record batches, messages, headers and frames, and what coordinators and controller log.
 //!
-//! Owns the wire form of everything in `messages` and the record modules, for all versions of Kafka 4.3. Decoding takes
+//! Owns the wire form of everything in `messages` and the record modules, for all versions of Kafka 4.4. Decoding takes
 //! slices of the frame and copies nothing but names; encoding copies heads and leaves payloads where they are.
 //! Invariants: no input makes it panic, no length from the wire sizes an allocation, and `encode` of a decoded message
 //! gives the bytes of Kafka's own codec. Decides nothing: which versions to speak is the caller's choice.

@@ -559,11 +559,12 @@ impl TxnProducer {
             group_id: group.to_owned(),
             producer_id: self.identity.0,
             producer_epoch: self.identity.1,
-            generation_id: generation,
+            generation_id_or_member_epoch: generation,
             member_id: member_id.to_owned(),
             topics: vec![TxnOffsetCommitRequestTopic {
                 name: topic.to_owned(),
                 partitions: partitions.collect(),
+                ..Default::default()
             }],
             ..Default::default()
         };

@@ -1,8 +1,11 @@
-//! The requests of the quorum as frames, in the newest versions: both sides are of one release, or newer.
+//! The requests of the quorum as frames, in the versions of Kafka 4.3: every node that may be a voter knows them.
 
 use bytes::Bytes;
 use raft::{Request, Response};
 use wire::{ApiKey, DecodeError, EncodeError, Message, Reader, frame};
+
+/// A later version says which node is meant. A node that does not know it would answer in version 0.
+const API_VERSIONS_VERSION: i16 = 4;
 
 /// The API and the version that a request is written in.
 pub(super) fn form(request: &Request) -> (ApiKey, i16) {
@@ -17,7 +20,11 @@ pub(super) fn form(request: &Request) -> (ApiKey, i16) {
         Request::UpdateVoter(_) => ApiKey::UpdateRaftVoter,
         Request::ApiVersions(_) => ApiKey::ApiVersions,
     };
-    (key, key.max_version_stable())
+    let version = match key {
+        ApiKey::ApiVersions => API_VERSIONS_VERSION,
+        key => key.max_version_stable(),
+    };
+    (key, version)
 }
 
 /// The whole frame of a request.

@@ -266,6 +266,7 @@ impl Client {
         let request = ApiVersionsRequest {
             client_software_name: "esker".to_owned(),
             client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..ApiVersionsRequest::default()
         };
         let response = self.call_any(&request)?;
         Error::check(response.error_code, || "features".to_owned(), None)?;

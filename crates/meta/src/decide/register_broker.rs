@@ -17,7 +17,7 @@ use crate::versions::KRAFT_VERSION;
 use crate::versions::MetadataVersion;
 pub use crate::versions::{ELR_VERSION, GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION};
 
-/// Kafka 3.3 to 4.3.
+/// Kafka 3.3 to 4.4.
 pub const METADATA_LEVELS: RangeInclusive<i16> =
     MetadataVersion::OLDEST.level()..=MetadataVersion::LATEST.level();
 /// The features of this broker, the format of the records first. A cluster of several begins with the last level of each; a broker that

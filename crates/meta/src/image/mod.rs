@@ -79,6 +79,8 @@ pub enum ReplayError {
     },
     #[error("metadata log: broker {0} is not registered")]
     NoBroker(BrokerId),
+    #[error("metadata log: controller {0} is not registered")]
+    NoController(BrokerId),
     #[error("metadata log: broker {broker} has the epoch {known}, and the record names {got}")]
     BrokerEpoch {
         broker: BrokerId,
@@ -472,6 +474,12 @@ impl Image {
             }
             Record::RegisterController(record) => {
                 self.on_register_controller(record);
+                &[View::Controllers]
+            }
+            Record::UnregisterController(record) => {
+                let id = BrokerId(record.controller_id);
+                let removed = self.controllers.remove(&id);
+                removed.ok_or(ReplayError::NoController(id))?;
                 &[View::Controllers]
             }
             Record::FeatureLevel(record) => self.on_feature_level(record)?,

@@ -17,12 +17,12 @@ use wire::metadata::{
 use crate::replay;
 use crate::replay::{registration, topic};
 
-/// All features of Kafka 4.3.
+/// All features of Kafka 4.4.
 const ALL: [(&str, std::ops::RangeInclusive<i16>); 6] = [
-    ("metadata.version", 7..=30),
+    ("metadata.version", 7..=33),
     ("eligible.leader.replicas.version", 0..=1),
     ("group.version", 0..=1),
-    ("share.version", 0..=1),
+    ("share.version", 0..=2),
     ("streams.version", 0..=1),
     ("transaction.version", 0..=2),
 ];
@@ -43,6 +43,7 @@ fn begun(name: &str, supported: &[(&str, std::ops::RangeInclusive<i16>)]) -> Ima
 #[test]
 fn a_cluster_begins_with_the_features_of_its_version_that_are_supported() {
     for (name, supported, levels) in [
+        ("4.4", &ALL[..], vec![1, 1, 33, 2, 1, 2]),
         ("4.3", &ALL[..], vec![1, 1, 30, 1, 1, 2]),
         ("4.0", &ALL[..], vec![1, 25, 2]),
         ("3.3", &ALL[..], vec![7]),

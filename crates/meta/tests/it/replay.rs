@@ -15,7 +15,8 @@ use wire::metadata::{
     PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RegisterControllerRecord,
     RemoveAccessControlEntryRecord, RemoveDelegationTokenRecord, RemoveTopicRecord,
     RemoveUserScramCredentialRecord, TopicRecord, UnfenceBrokerRecord, UnregisterBrokerRecord,
-    UserScramCredentialRecord, ZkMigrationStateRecord, client_quota_record::EntityData,
+    UnregisterControllerRecord, UserScramCredentialRecord, ZkMigrationStateRecord,
+    client_quota_record::EntityData,
 };
 
 pub(crate) fn place(base: i64, epoch: i32) -> Place {
@@ -395,8 +396,8 @@ fn what_contradicts_the_image_is_refused() {
     let back = ReplayError::ProducerIds { known: 0, got: -1 };
     assert_eq!(negative, Err(back));
     assert_eq!(
-        refused(level("metadata.version", 31)),
-        Some(ReplayError::MetadataVersion(31))
+        refused(level("metadata.version", 34)),
+        Some(ReplayError::MetadataVersion(34))
     );
     assert_eq!(
         refused(topic("a", 9)),
@@ -416,13 +417,26 @@ fn what_contradicts_the_image_is_refused() {
 }
 
 #[test]
+fn a_controller_is_unregistered_once() {
+    let gone = UnregisterControllerRecord { controller_id: 3 };
+    let known = RegisterControllerRecord {
+        controller_id: 3,
+        ..RegisterControllerRecord::default()
+    };
+    let mut image = of(&[known.into(), gone.clone().into()]);
+    assert_eq!(image.controllers().count(), 0);
+    let again = image.replay(image.next_place(), &[gone.into()]);
+    assert_eq!(again, Err(ReplayError::NoController(BrokerId(3))));
+}
+
+#[test]
 fn the_level_of_the_quorum_is_not_in_the_image() {
     let image = of(&[level("kraft.version", 1), level("group.version", 1)]);
     let features: Vec<_> = image.features().collect();
     assert_eq!(features, [("group.version", 1)]);
 }
 
-/// One of each of the 26 types.
+/// One of each of the 27 types.
 fn all_types() -> Vec<Record> {
     vec![
         registration(1, 0).into(),
@@ -450,6 +464,7 @@ fn all_types() -> Vec<Record> {
         AbortTransactionRecord::default().into(),
         RemoveDelegationTokenRecord::default().into(),
         RegisterControllerRecord::default().into(),
+        UnregisterControllerRecord::default().into(),
         ClearElrRecord::default().into(),
     ]
 }
@@ -460,7 +475,7 @@ fn every_type_is_written_at_every_level_that_has_it_and_read_again() {
     let mut keys: Vec<i16> = all.iter().map(Record::key).collect();
     keys.sort_unstable();
     keys.dedup();
-    assert_eq!(keys.len(), 26);
+    assert_eq!(keys.len(), 27);
     for number in MetadataVersion::OLDEST.level()..=MetadataVersion::LATEST.level() {
         let at = MetadataVersion::from_level(number).expect("known");
         for record in &all {

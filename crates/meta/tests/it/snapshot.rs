@@ -106,7 +106,7 @@ fn record() -> impl Strategy<Value = Record> {
 
 /// An image made of those records that fit, at a level of `metadata.version`.
 fn image() -> impl Strategy<Value = Image> {
-    let levels = prop_oneof![Just(30), 7..=30i16];
+    let levels = prop_oneof![Just(33), 7..=33i16];
     (levels, proptest::collection::vec(record(), 0..60)).prop_map(|(number, records)| {
         let version = MetadataVersion::from_level(number).expect("known");
         let mut image = Image::default();

@@ -93,6 +93,7 @@ impl Quorum {
         let question = Request::ApiVersions(ApiVersionsRequest {
             client_software_name: "esker".to_owned(),
             client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..ApiVersionsRequest::default()
         });
         let call = self.send(at.now, target, peer, question);
         let deadline = at.now.plus(self.settings.request_timeout);

@@ -10,6 +10,8 @@ pub struct StreamsGroupMetadataValue {
     pub metadata_hash: i64,
     pub validated_topology_epoch: i32,
     pub last_assignment_configs: Option<Vec<LastAssignmentConfig>>,
+    pub stored_description_topology_epoch: i32,
+    pub failed_description_topology_epoch: i32,
 }
 
 impl Default for StreamsGroupMetadataValue {
@@ -19,6 +21,8 @@ impl Default for StreamsGroupMetadataValue {
             metadata_hash: 0,
             validated_topology_epoch: -1,
             last_assignment_configs: Some(Vec::new()),
+            stored_description_topology_epoch: -1,
+            failed_description_topology_epoch: -1,
         }
     }
 }
@@ -33,6 +37,8 @@ impl Message for StreamsGroupMetadataValue {
             metadata_hash: r.i64()?,
             validated_topology_epoch: -1,
             last_assignment_configs: Some(Vec::new()),
+            stored_description_topology_epoch: -1,
+            failed_description_topology_epoch: -1,
         };
         for _ in 0..r.tag_count()? {
             let tag = r.tag()?;
@@ -41,6 +47,8 @@ impl Message for StreamsGroupMetadataValue {
                 1 => {
                     message.last_assignment_configs = r.nullable_structs(version, true, true, 3)?
                 }
+                2 => message.stored_description_topology_epoch = r.i32()?,
+                3 => message.failed_description_topology_epoch = r.i32()?,
                 _ => r.skip_tag(tag),
             }
             r.end_tag(tag)?;
@@ -60,7 +68,9 @@ impl Message for StreamsGroupMetadataValue {
                     self.last_assignment_configs
                         .as_ref()
                         .is_none_or(|value| !value.is_empty()),
-                ),
+                )
+                + u32::from(self.stored_description_topology_epoch != -1)
+                + u32::from(self.failed_description_topology_epoch != -1),
         );
         if self.validated_topology_epoch != -1 {
             let tag = w.begin_tag(0);
@@ -80,6 +90,16 @@ impl Message for StreamsGroupMetadataValue {
                 true,
                 "last_assignment_configs",
             )?;
+            w.end_tag(tag);
+        }
+        if self.stored_description_topology_epoch != -1 {
+            let tag = w.begin_tag(2);
+            w.i32(self.stored_description_topology_epoch);
+            w.end_tag(tag);
+        }
+        if self.failed_description_topology_epoch != -1 {
+            let tag = w.begin_tag(3);
+            w.i32(self.failed_description_topology_epoch);
             w.end_tag(tag);
         }
         Ok(())

@@ -27,6 +27,7 @@ pub mod remove_user_scram_credential_record;
 pub mod topic_record;
 pub mod unfence_broker_record;
 pub mod unregister_broker_record;
+pub mod unregister_controller_record;
 pub mod user_scram_credential_record;
 pub mod zk_migration_state_record;
 
@@ -56,5 +57,6 @@ pub use remove_user_scram_credential_record::RemoveUserScramCredentialRecord;
 pub use topic_record::TopicRecord;
 pub use unfence_broker_record::UnfenceBrokerRecord;
 pub use unregister_broker_record::UnregisterBrokerRecord;
+pub use unregister_controller_record::UnregisterControllerRecord;
 pub use user_scram_credential_record::UserScramCredentialRecord;
 pub use zk_migration_state_record::ZkMigrationStateRecord;

@@ -9,7 +9,8 @@ use super::{
     PartitionChangeRecord, PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord,
     RegisterControllerRecord, RemoveAccessControlEntryRecord, RemoveDelegationTokenRecord,
     RemoveTopicRecord, RemoveUserScramCredentialRecord, TopicRecord, UnfenceBrokerRecord,
-    UnregisterBrokerRecord, UserScramCredentialRecord, ZkMigrationStateRecord,
+    UnregisterBrokerRecord, UnregisterControllerRecord, UserScramCredentialRecord,
+    ZkMigrationStateRecord,
 };
 use crate::log_record::{decode_frame, encode_framed};
 use crate::{DecodeError, EncodeError, Message, Reader, Record, Schema};
@@ -43,6 +44,7 @@ pub enum MetadataRecord {
     Topic(TopicRecord),
     UnfenceBroker(UnfenceBrokerRecord),
     UnregisterBroker(UnregisterBrokerRecord),
+    UnregisterController(UnregisterControllerRecord),
     UserScramCredential(UserScramCredentialRecord),
     ZkMigrationState(ZkMigrationStateRecord),
 }
@@ -115,6 +117,9 @@ impl MetadataRecord {
             UnregisterBrokerRecord::API_KEY => {
                 Self::UnregisterBroker(UnregisterBrokerRecord::decode(&mut r, version)?)
             }
+            UnregisterControllerRecord::API_KEY => {
+                Self::UnregisterController(UnregisterControllerRecord::decode(&mut r, version)?)
+            }
             UserScramCredentialRecord::API_KEY => {
                 Self::UserScramCredential(UserScramCredentialRecord::decode(&mut r, version)?)
             }
@@ -154,6 +159,7 @@ impl MetadataRecord {
             Self::Topic(record) => encode_framed(record, version),
             Self::UnfenceBroker(record) => encode_framed(record, version),
             Self::UnregisterBroker(record) => encode_framed(record, version),
+            Self::UnregisterController(record) => encode_framed(record, version),
             Self::UserScramCredential(record) => encode_framed(record, version),
             Self::ZkMigrationState(record) => encode_framed(record, version),
         }
@@ -186,6 +192,7 @@ impl MetadataRecord {
             Self::Topic(_) => TopicRecord::API_KEY,
             Self::UnfenceBroker(_) => UnfenceBrokerRecord::API_KEY,
             Self::UnregisterBroker(_) => UnregisterBrokerRecord::API_KEY,
+            Self::UnregisterController(_) => UnregisterControllerRecord::API_KEY,
             Self::UserScramCredential(_) => UserScramCredentialRecord::API_KEY,
             Self::ZkMigrationState(_) => ZkMigrationStateRecord::API_KEY,
         }
@@ -218,6 +225,7 @@ impl MetadataRecord {
             Self::Topic(_) => TopicRecord::MAX_VERSION,
             Self::UnfenceBroker(_) => UnfenceBrokerRecord::MAX_VERSION,
             Self::UnregisterBroker(_) => UnregisterBrokerRecord::MAX_VERSION,
+            Self::UnregisterController(_) => UnregisterControllerRecord::MAX_VERSION,
             Self::UserScramCredential(_) => UserScramCredentialRecord::MAX_VERSION,
             Self::ZkMigrationState(_) => ZkMigrationStateRecord::MAX_VERSION,
         }
@@ -365,6 +373,12 @@ impl From<UnfenceBrokerRecord> for MetadataRecord {
 impl From<UnregisterBrokerRecord> for MetadataRecord {
     fn from(record: UnregisterBrokerRecord) -> Self {
         Self::UnregisterBroker(record)
+    }
+}
+
+impl From<UnregisterControllerRecord> for MetadataRecord {
+    fn from(record: UnregisterControllerRecord) -> Self {
+        Self::UnregisterController(record)
     }
 }
 

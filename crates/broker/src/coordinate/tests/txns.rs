@@ -42,13 +42,14 @@ fn commit_offsets(producer_id: i64) -> TxnOffsetCommitRequest {
         transactional_id: ID.to_owned(),
         group_id: GROUP.to_owned(),
         producer_id,
-        generation_id: -1,
+        generation_id_or_member_epoch: -1,
         topics: vec![TxnOffsetCommitRequestTopic {
             name: TOPIC.to_owned(),
             partitions: vec![TxnOffsetCommitRequestPartition {
                 committed_offset: 5,
                 ..Default::default()
             }],
+            ..Default::default()
         }],
         ..Default::default()
     }

@@ -145,6 +145,7 @@ mod tests {
         let request = ApiVersionsRequest {
             client_software_name: name.into(),
             client_software_version: "1.0".into(),
+            ..ApiVersionsRequest::default()
         };
         handle(&request, version, &Fixture::new("").view(), (&[], 0))
     }
@@ -194,7 +195,7 @@ mod tests {
             .collect();
         let newest = [
             ("group.version", 1),
-            ("metadata.version", 30),
+            ("metadata.version", 33),
             ("transaction.version", 2),
         ];
         assert_eq!(finalized, newest);
@@ -211,6 +212,7 @@ mod tests {
         let request = ApiVersionsRequest {
             client_software_name: "probe".into(),
             client_software_version: "1.0".into(),
+            ..ApiVersionsRequest::default()
         };
         let response = handle(&request, 4, &fixture.view(), (&[], 0));
         let is_it = |name: &str| name == "group.version";

@@ -14,6 +14,7 @@ pub(crate) fn on_delete_groups(call: &mut Call<'_>, request: DeleteGroupsRequest
         let deleted = |(group_id, result)| DeletableGroupResult {
             group_id,
             error_code: code(result),
+            error_message: None,
         };
         let response = DeleteGroupsResponse {
             results: results.into_iter().map(deleted).collect(),

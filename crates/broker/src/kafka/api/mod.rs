@@ -281,6 +281,7 @@ mod tests {
                 let request = ApiVersionsRequest {
                     client_software_name: name(),
                     client_software_version: name(),
+                    ..ApiVersionsRequest::default()
                 };
                 api_versions::handle(&request, version, view, (&[], 0))
             },

@@ -60,6 +60,7 @@ fn unanswered(topic: &TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTop
     };
     TxnOffsetCommitResponseTopic {
         name: topic.name.clone(),
+        topic_id: topic.topic_id,
         partitions: topic.partitions.iter().map(partition).collect(),
     }
 }
@@ -80,7 +81,7 @@ fn offsets(request: TxnOffsetCommitRequest, version: i16) -> TxnOffsets {
             group_id: request.group_id,
             member_id: request.member_id,
             instance_id: request.group_instance_id,
-            generation: request.generation_id,
+            generation: request.generation_id_or_member_epoch,
             producer: producer(request.producer_id, request.producer_epoch),
             topics: request.topics.into_iter().map(topic).collect(),
         },
@@ -149,6 +150,7 @@ fn answered(
         if !unasked.is_empty() {
             refused.push(TxnOffsetCommitResponseTopic {
                 name: topic.name.clone(),
+                topic_id: topic.topic_id,
                 partitions: unasked,
             });
         }
@@ -231,12 +233,13 @@ mod tests {
         let topics = topics.iter().map(|name| TxnOffsetCommitRequestTopic {
             name: (*name).to_owned(),
             partitions: vec![TxnOffsetCommitRequestPartition::default()],
+            ..Default::default()
         });
         TxnOffsetCommitRequest {
             transactional_id: ID.to_owned(),
             group_id: GROUP.to_owned(),
             producer_id,
-            generation_id: -1,
+            generation_id_or_member_epoch: -1,
             topics: topics.collect(),
             ..Default::default()
         }
@@ -289,6 +292,7 @@ mod tests {
                     },
                 )
                 .collect(),
+            ..Default::default()
         };
         let none = ErrorCode::None;
         let asked = vec![

@@ -192,16 +192,16 @@ mod tests {
             ),
             (
                 &[("metadata.version", 6, SAFE)],
-                "Invalid update version 6 for feature metadata.version. Local controller 1 only supports versions 7-30",
+                "Invalid update version 6 for feature metadata.version. Local controller 1 only supports versions 7-33",
             ),
             (
                 &[("metadata.version", 20, SAFE)],
-                "Unsupported metadata.version downgrade from 30 to 20. Refusing to perform the requested downgrade because \
+                "Unsupported metadata.version downgrade from 33 to 20. Refusing to perform the requested downgrade because \
                  it might delete metadata information.",
             ),
             (
                 &[("metadata.version", 20, UNSAFE)],
-                "Unsupported metadata.version downgrade from 30 to 20. Unsafe metadata downgrade is not supported in this \
+                "Unsupported metadata.version downgrade from 33 to 20. Unsafe metadata downgrade is not supported in this \
                  version.",
             ),
             // Releases of kafka-features have features that come later.

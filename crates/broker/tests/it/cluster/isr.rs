@@ -74,7 +74,7 @@ pub(super) fn join(nodes: &Nodes, leader: Node) -> i64 {
         max_supported_version: max,
     };
     let features = [
-        ("metadata.version", 7, 30),
+        ("metadata.version", 7, 33),
         ("group.version", 0, 1),
         ("transaction.version", 0, 2),
         ("eligible.leader.replicas.version", 0, 1),

@@ -219,13 +219,14 @@ fn a_transaction_over_three_brokers_ends_in_all_of_them() {
         transactional_id: id.clone(),
         group_id: GROUP.to_owned(),
         producer_id: producer,
-        generation_id: -1,
+        generation_id_or_member_epoch: -1,
         topics: vec![TxnOffsetCommitRequestTopic {
             name: TOPIC.to_owned(),
             partitions: vec![TxnOffsetCommitRequestPartition {
                 committed_offset: 5,
                 ..Default::default()
             }],
+            ..Default::default()
         }],
         ..Default::default()
     };

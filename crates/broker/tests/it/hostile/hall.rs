@@ -87,6 +87,7 @@ impl Hall {
         let request = ApiVersionsRequest {
             client_software_name: "test".to_owned(),
             client_software_version: "1".to_owned(),
+            ..ApiVersionsRequest::default()
         };
         let rows = self.call(&request, 4).api_keys;
         let rows = rows.iter().map(|row| {

@@ -219,7 +219,7 @@ impl Transactor {
             group_id,
             producer_id,
             producer_epoch,
-            generation_id: -1,
+            generation_id_or_member_epoch: -1,
             topics: vec![TxnOffsetCommitRequestTopic {
                 name,
                 partitions: vec![TxnOffsetCommitRequestPartition {
@@ -228,6 +228,7 @@ impl Transactor {
                     committed_leader_epoch: -1,
                     committed_metadata: None,
                 }],
+                ..Default::default()
             }],
             ..Default::default()
         };

@@ -17,6 +17,7 @@ pub(super) fn api_versions() -> Cases {
         ApiVersions(ApiVersionsRequest {
             client_software_name: text(name),
             client_software_version: text(version),
+            ..ApiVersionsRequest::default()
         })
     };
     let long = "n".repeat(3000);

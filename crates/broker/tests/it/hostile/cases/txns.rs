@@ -286,6 +286,7 @@ pub(super) fn txn_offset_commit(scene: &Scene) -> Cases {
                 },
             )
             .collect(),
+        ..Default::default()
     };
     let one = || vec![topic(TOPIC, vec![0], 1)];
     let of = |id: &str, producer_id, producer_epoch, topics| TxnOffsetCommitRequest {
@@ -314,7 +315,7 @@ pub(super) fn txn_offset_commit(scene: &Scene) -> Cases {
             TxnOffsetCommit(TxnOffsetCommitRequest {
                 group_id: text(CLASSIC),
                 member_id: text("nobody"),
-                generation_id: scene.generation_id,
+                generation_id_or_member_epoch: scene.generation_id,
                 ..own(one())
             }),
         ),
@@ -323,7 +324,7 @@ pub(super) fn txn_offset_commit(scene: &Scene) -> Cases {
             TxnOffsetCommit(TxnOffsetCommitRequest {
                 group_id: text(CLASSIC),
                 member_id: scene.member_id.clone(),
-                generation_id: i32::MAX,
+                generation_id_or_member_epoch: i32::MAX,
                 ..own(one())
             }),
         ),
@@ -333,7 +334,7 @@ pub(super) fn txn_offset_commit(scene: &Scene) -> Cases {
                 group_id: text(CLASSIC),
                 member_id: scene.member_id.clone(),
                 group_instance_id: Some(text("i")),
-                generation_id: scene.generation_id,
+                generation_id_or_member_epoch: scene.generation_id,
                 ..own(one())
             }),
         ),
