@@ -17,9 +17,10 @@
 //! free again. Orders for the worker of the quorum are put into its mailbox under `plan`, so that they come in the order of the steps. The
 //! disk may be waited for under `applying`, where partitions open and are deleted, and never under another lock of the broker.
 
+mod asker;
+mod budget;
 mod committer;
 mod complaints;
-mod connection_counts;
 mod control;
 mod coordinate;
 mod dir_choice;
@@ -31,10 +32,11 @@ mod event_loop;
 mod ids;
 mod inboxes;
 mod kafka;
-mod memory_use;
+mod meters;
 pub mod metrics;
 mod mover;
 mod moves;
+mod net;
 mod node;
 mod ops;
 mod pending_moves;
@@ -51,7 +53,7 @@ mod topics;
 pub use control::{BootError, Unfit};
 pub use error_outcomes::{INDEFINITE, leaves_unknown};
 pub use log::journal::Damage;
-pub use memory_use::Held;
+pub use meters::Held;
 pub use metrics::{Form, Process, Watch};
 pub use partition::{InMemory, OpenError, unnamed_loss};
 pub use standing::Replica;

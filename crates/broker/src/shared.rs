@@ -6,8 +6,9 @@ use env::Env;
 use parking_lot::Mutex;
 
 use crate::control::MetadataLog;
+use crate::meters::Meters;
 use crate::moves::Moves;
-use crate::node::{BrokerState, Catalog, Doors, Lifetime, Mail, Meters, Volumes};
+use crate::node::{BrokerState, Catalog, Doors, Lifetime, Mail, Volumes};
 use crate::reads::ReaderPool;
 use crate::telemetry::Telemetry;
 

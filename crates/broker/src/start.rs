@@ -33,11 +33,12 @@ use crate::control::{
 use crate::event_loop::Shard;
 use crate::ids::random_uuid;
 use crate::inboxes::{Inbox, Inboxes, Redeemed, ShardId};
-use crate::memory_use::Held;
+use crate::meters::Meters;
+use crate::meters::held::Held;
 use crate::metrics::Watch;
 use crate::mover::Mover;
 use crate::moves::Moves;
-use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Mail, Meters, Volumes};
+use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Mail, Volumes};
 use crate::reads::{ReaderLoop, ReaderPool};
 use crate::replication::{self, ReplicaWorker};
 use crate::settings::Settings;

@@ -1,7 +1,8 @@
 //! Arrows between the modules of a crate, held against the table in `xtask/arrows.txt`.
 //!
 //! An arrow leads from the module at the top of the crate in which a file lies to the one whose item it names. One that the
-//! table does not list is refused, and so is a circle of more files than the table allows. Code of tests has no arrows.
+//! table does not list is refused, and so are a circle of more files than the table allows and a knot of more modules. Code of tests has
+//! no arrows.
 
 mod circles;
 mod modules;
@@ -16,7 +17,7 @@ use modules::Modules;
 pub(crate) const TABLE: &str = "xtask/arrows.txt";
 const HEAD: &str = "\
 # Which modules of a crate may name which: `cargo xtask tidy` refuses an arrow that is not here, and a circle of more files than
-# `circle` says. A new arrow is a decision: let the commit say why. `cargo xtask tidy --arrows` writes the table from the code.
+# `circle` says, or of more modules than `knot` says. A new arrow is a decision: let the commit say why. `cargo xtask tidy --arrows` writes the table from the code.
 ";
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
@@ -26,7 +27,29 @@ type Arrows = BTreeMap<String, BTreeSet<String>>;
 struct Allowed {
     /// Files that may lead to each other; no bound if absent.
     circle_max: Option<usize>,
+    /// Modules at the top that may lead to each other; no bound if absent.
+    knot_max: Option<usize>,
     arrows: Arrows,
+}
+
+impl Allowed {
+    /// Reads the bounds behind the name of a crate.
+    fn bounds(text: &str) -> Option<Allowed> {
+        let mut allowed = Allowed::default();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for pair in words.chunks(2) {
+            let [name, count] = pair else {
+                return None;
+            };
+            let count = count.parse().ok()?;
+            match *name {
+                "circle" => allowed.circle_max = Some(count),
+                "knot" => allowed.knot_max = Some(count),
+                _ => return None,
+            }
+        }
+        Some(allowed)
+    }
 }
 
 type Table = BTreeMap<String, Allowed>;
@@ -45,14 +68,7 @@ fn parse(text: &str) -> Result<Table, String> {
         }
         if let Some(head) = line.strip_prefix('[') {
             let (name, rest) = head.split_once(']').ok_or_else(odd)?;
-            let circle_max = match rest.trim().strip_prefix("circle ") {
-                Some(count) => Some(count.parse().map_err(|_| odd())?),
-                None => None,
-            };
-            let allowed = Allowed {
-                circle_max,
-                arrows: Arrows::new(),
-            };
+            let allowed = Allowed::bounds(rest).ok_or_else(odd)?;
             table.insert(name.to_owned(), allowed);
             current = Some(name.to_owned());
             continue;
@@ -69,9 +85,12 @@ fn parse(text: &str) -> Result<Table, String> {
 fn write(table: &Table) -> String {
     let mut text = HEAD.to_owned();
     for (name, allowed) in table {
-        let circle = allowed.circle_max.map(|max| format!(" circle {max}"));
-        let circle = circle.unwrap_or_default();
-        writeln!(text, "\n[{name}]{circle}").expect("text");
+        let bound = |name: &str, max: Option<usize>| {
+            max.map_or(String::new(), |max| format!(" {name} {max}"))
+        };
+        let circle = bound("circle", allowed.circle_max);
+        let knot = bound("knot", allowed.knot_max);
+        writeln!(text, "\n[{name}]{circle}{knot}").expect("text");
         for (from, to) in &allowed.arrows {
             let to: Vec<&str> = to.iter().map(String::as_str).collect();
             writeln!(text, "{from} -> {}", to.join(" ")).expect("text");
@@ -114,22 +133,40 @@ fn judge(name: &str, allowed: &Allowed, files: &BTreeMap<String, String>) -> Vec
             ));
         }
     }
-    let graph = modules.arrows();
-    for circle in circles(&graph) {
-        if allowed.circle_max.is_some_and(|max| max < circle.len()) {
-            let max = allowed.circle_max.unwrap_or_default();
-            let hint = keystone(&graph, &circle);
-            let hint =
-                hint.map(|(from, to, rest)| format!("; without {from} -> {to} it has {rest}"));
-            objections.push(format!(
-                "crates/{name}: {} files lead to each other, more than {max}: {}{}",
-                circle.len(),
-                circle.join(" "),
-                hint.unwrap_or_default()
-            ));
-        }
+    let files_bound = (allowed.circle_max, "files");
+    objections.extend(too_large(name, &modules.arrows(), files_bound));
+    let mut rooms = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for (from, to) in between_rooms(&modules).into_keys() {
+        rooms.entry(from).or_default().insert(to);
+        rooms.entry(to).or_default();
     }
+    let rooms_bound = (allowed.knot_max, "modules");
+    objections.extend(too_large(name, &rooms, rooms_bound));
     objections
+}
+
+/// Objections to circles of more than the bound. One alone is none.
+fn too_large<'a>(
+    name: &str,
+    graph: &BTreeMap<&'a str, BTreeSet<&'a str>>,
+    (max, what): (Option<usize>, &str),
+) -> Vec<String> {
+    let Some(max) = max else {
+        return Vec::new();
+    };
+    let large = circles(graph).into_iter();
+    let large = large.filter(|circle| max < circle.len());
+    let objections = large.map(|circle| {
+        let hint = keystone(graph, &circle);
+        let hint = hint.map(|(from, to, rest)| format!("; without {from} -> {to} it has {rest}"));
+        format!(
+            "crates/{name}: {} {what} lead to each other, more than {max}: {}{}",
+            circle.len(),
+            circle.join(" "),
+            hint.unwrap_or_default()
+        )
+    });
+    objections.collect()
 }
 
 /// The table with the arrows that the code has now. A circle may become no larger by it.
@@ -144,8 +181,11 @@ fn renewed(table: &Table, sources: &Sources) -> Table {
                 .or_default()
                 .insert(to.to_owned());
         }
-        let circle_max = allowed.circle_max;
-        (name.clone(), Allowed { circle_max, arrows })
+        let renewed = Allowed {
+            arrows,
+            ..allowed.clone()
+        };
+        (name.clone(), renewed)
     };
     table.iter().map(renew).collect()
 }

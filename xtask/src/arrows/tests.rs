@@ -138,3 +138,30 @@ fn the_table_that_is_written_is_the_one_of_the_code() {
     assert_eq!(judge("x", &again["x"], &sources["x"]), Vec::<String>::new());
     assert!(parse("[x\n").is_err() && parse("a -> b").is_err() && parse("[x]\na b").is_err());
 }
+
+#[test]
+fn modules_that_lead_to_each_other_are_a_knot_though_no_files_are_a_circle() {
+    let files = files(&[
+        ("a/mod.rs", "mod one; mod two;"),
+        ("a/one.rs", "use crate::b::B;"),
+        ("a/two.rs", ""),
+        ("b.rs", "use crate::a::two::Two;"),
+    ]);
+    let found = |head: &str| {
+        let table = parse(&format!("{head}\na -> b\nb -> a")).expect("a table");
+        judge("x", &table["x"], &files)
+    };
+    assert_eq!(found("[x] circle 0"), Vec::<String>::new());
+    assert_eq!(found("[x] circle 0 knot 2"), Vec::<String>::new());
+    let knot = "crates/x: 2 modules lead to each other, more than 0: a b; without a -> b it has 1";
+    assert_eq!(found("[x] knot 0"), [knot]);
+}
+
+#[test]
+fn bounds_are_read_and_written_and_nothing_else_is() {
+    let table = parse("[x] circle 4 knot 2\na -> b").expect("a table");
+    assert_eq!(parse(&write(&table)).as_ref(), Ok(&table));
+    for odd in ["[x] circle", "[x] circle four", "[x] ring 4"] {
+        assert!(parse(odd).is_err(), "{odd}");
+    }
+}

@@ -17,8 +17,9 @@ use wire::{ErrorCode, Uuid};
 use super::change_lines::Line;
 use super::plan::{Aftermath, Plan};
 use super::sight::QuorumSight;
+use crate::meters::Meters;
 use crate::moves::Moves;
-use crate::node::{BrokerState, Catalog, Lifetime, Mail, Meters, Volumes};
+use crate::node::{BrokerState, Catalog, Lifetime, Mail, Volumes};
 
 pub(crate) struct MetadataLog {
     pub(crate) plan: Mutex<Plan>,

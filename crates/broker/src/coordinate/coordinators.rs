@@ -12,8 +12,8 @@ use super::coordinator::Coordinator;
 use super::marking::Marking;
 use super::question::Basis;
 use super::remote::Remote;
-use crate::event_loop::{Pending, Timers};
-use crate::metrics::lag::Committed;
+use crate::meters::lag::Committed;
+use crate::net::{Pending, Timers};
 use crate::topics::Topics;
 
 /// The coordinators of one shard.

@@ -19,7 +19,7 @@ use partition::Marker;
 use wire::ErrorCode;
 use wire::messages::{AddPartitionsToTxnRequest, WriteTxnMarkersRequest};
 
-use crate::event_loop::Pending;
+use crate::net::Pending;
 
 /// What one request carries at most: with names of 249 bytes a frame of 300 KiB.
 const TOGETHER_MAX: usize = 1000;

@@ -15,15 +15,16 @@ use wire::{ApiKey, ErrorCode, Message, Reader};
 use super::api::overdue::Overdue;
 use super::hall::{Door, Hall};
 use super::parked::{AskedFor, Change, Parked, Remote, Then, Waiting};
+use crate::asker::Asker;
 use crate::control::log::Written;
 use crate::control::{Order, Outgoing, Recipient};
 use crate::coordinate::question::{Question, Said, Told};
-use crate::event_loop::{Address, Chunk, Connections, Outcome, Reply};
-use crate::metrics::meter::Refusal;
+use crate::meters::meter::Refusal;
+use crate::net::{Address, Chunk, Connections, Outcome, Reply};
 use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
 use crate::ops::change::{self, Begun};
 use crate::ops::view::{Scene, View};
-use crate::ops::{Asker, Desk, Step, Tickets};
+use crate::ops::{Desk, Step, Tickets};
 
 /// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
 /// creates by the way, and its clients ask again.

@@ -17,7 +17,7 @@ use wire::{ApiKey, ErrorCode, Reader};
 
 use super::call::Call;
 use super::call::with;
-use crate::event_loop::Outcome;
+use crate::net::Outcome;
 
 const CODE: i16 = ErrorCode::ClusterAuthorizationFailed as i16;
 /// First version of ElectLeaders with a code on top.
@@ -224,9 +224,9 @@ mod tests {
     use wire::Request;
 
     use super::*;
+    use crate::asker::access::{self, Principal};
     use crate::event_loop::bench::{Bench, encoded};
     use crate::kafka::api::TABLE;
-    use crate::ops::access::{self, Principal};
 
     /// The answer of each version to a stranger, as `code` reads it.
     fn refused<R: Request>(key: ApiKey, request: &R, code: impl Fn(&R::Response) -> i16) {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::{ApiKey, ErrorCode};
 
 use crate::control::envelope::EnvelopeAnswer;
-use crate::event_loop::{EnvelopeAddress, Outcome, Reply};
+use crate::net::{EnvelopeAddress, Outcome, Reply};
 use crate::ops::Desk;
 
 /// Puts an answer into the envelope that it goes back in. A request that got none was not fit, or its controller is none any more and

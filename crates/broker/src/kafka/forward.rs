@@ -21,8 +21,8 @@ use super::api::incremental_alter_configs;
 use super::call::{AGAIN_WAIT_MAX, Attempt, Call};
 use crate::control::Recipient;
 use crate::control::envelope::{self, EnvelopeAnswer};
-use crate::event_loop::{Outcome, Reply};
 use crate::ids::random_uuid;
+use crate::net::{Outcome, Reply};
 use crate::ops::Desk;
 use crate::ops::view::View;
 

@@ -11,9 +11,10 @@ use model::{BrokerId, Instant, Ticket, WaiterKey};
 use super::call::Call;
 use super::parked::{Parked, Waiting};
 use super::session::Sessions;
-use crate::event_loop::{Address, Connections, Outcome, Pending, Timers};
+use crate::asker::Asker;
+use crate::net::{Address, Connections, Outcome, Pending, Timers};
+use crate::ops::Desk;
 use crate::ops::feed::Feed;
-use crate::ops::{Asker, Desk};
 
 /// Record bytes in memory that an answer gets while readers keep too many of them; 64 KiB, or one batch.
 const ANSWER_MEMORY_SHORT: usize = 64 << 10;

@@ -15,7 +15,7 @@ use super::hall::Hall;
 use super::parked::{Parked, Waiting};
 use super::peers;
 use crate::coordinate::question::Answered;
-use crate::event_loop::Outcome;
+use crate::net::Outcome;
 use crate::ops::feed::is_of_feed;
 
 impl Hall<'_> {

@@ -12,14 +12,15 @@ use wire::messages::ListOffsetsRequest;
 use super::call::Attempt;
 use super::call::Call;
 use super::session::Context;
+use crate::asker::Asker;
 use crate::coordinate::question::Told;
-use crate::event_loop::{Address, Outcome, Reply};
+use crate::net::{Address, Outcome, Reply};
 use crate::ops::asking::Asking;
+use crate::ops::change;
 use crate::ops::fetch::Fetching;
 use crate::ops::produce::Producing;
 use crate::ops::search::Searching;
 use crate::ops::trim::Trimming;
-use crate::ops::{Asker, change};
 
 pub(crate) struct Parked {
     pub(crate) waiting: Waiting,

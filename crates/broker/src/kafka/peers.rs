@@ -12,7 +12,7 @@ use super::api::{self, *};
 use super::call::{Call, with};
 use super::parked::Waiting;
 use crate::control::{Order, Question};
-use crate::event_loop::Outcome;
+use crate::net::Outcome;
 
 /// True if the asker may be a replica of a partition. Alone a broker has none beside its own.
 pub(super) fn has_replicas(call: &Call<'_>) -> bool {

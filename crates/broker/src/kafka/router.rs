@@ -28,10 +28,11 @@ use super::forward::{self, For};
 use super::hall::Hall;
 use super::parked::{Early, Parked, Waiting};
 use super::peers;
-use crate::event_loop::{Address, EnvelopeAddress, Outcome, SlotNumber};
-use crate::metrics::meter::Refusal;
+use crate::asker::Asker;
+use crate::asker::access;
+use crate::meters::meter::Refusal;
+use crate::net::{Address, EnvelopeAddress, Outcome, SlotNumber};
 use crate::ops::view::View;
-use crate::ops::{Asker, access};
 
 /// A client whose broker does not become part of its cluster in this time finds its connection closed, and goes to another.
 const MEMBERSHIP_WAIT_MAX: Duration = Duration::from_secs(5);

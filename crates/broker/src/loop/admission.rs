@@ -1,5 +1,5 @@
 //! Admission and eviction: connections are accepted while there is room for them, and closed when they keep it for nothing. What comes
-//! beyond that is a guest (see [`super::guests`]).
+//! beyond that is a guest (see [`crate::net::guests`]).
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,15 +9,18 @@ use env::logs::CONNECTIONS;
 use env::{ConnId, Socket};
 use model::Instant;
 
-use super::connection::Connection;
 use super::shard::{IDLE_CHECK, Shard};
 use crate::complaints::foreign_protocol;
 use crate::inboxes::Post;
 use crate::kafka::Caller;
-use crate::metrics::meter::Refusal;
+use crate::meters::meter::Refusal;
+use crate::net::connection::Connection;
 
 /// While there are as many connections as may be, new ones wait in the backlog, and are looked for so often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// The first request of a node is not longer: a fetch of some 60,000 partitions.
+const JUDGED_BYTES_MAX: usize = 4 << 20;
 
 impl Shard {
     pub(super) fn accept(&mut self) {
@@ -105,7 +108,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(conn) else {
             return false;
         };
-        let mut caller = connection.caller(settings.elements_max);
+        let mut caller = caller(connection, settings.elements_max);
         let may_be_node =
             settings.trusts(connection.peer.ip()) && self.desk.shared.doors.has_room_for_node();
         if caller == Some(Caller::Node) && !may_be_node {
@@ -240,7 +243,7 @@ impl Shard {
     }
 
     /// Clients that are silent, or that take none of the answers they asked for.
-    pub(super) fn close_idle(&mut self) {
+    pub(crate) fn close_idle(&mut self) {
         let age = self.desk.shared.catalog.config().connection_idle_max;
         let open = self.connections.values();
         let deaf: BTreeSet<ConnId> = open
@@ -287,4 +290,14 @@ impl Shard {
             self.close(conn);
         }
     }
+}
+
+/// The kind of a connection by its next request; `None` until enough of it is there.
+fn caller(connection: &Connection, elements_max: usize) -> Option<Caller> {
+    let head = connection.head()?;
+    if JUDGED_BYTES_MAX < head.bytes {
+        return Some(Caller::Client);
+    }
+    let of_api = Caller::of_api(head.api);
+    of_api.or_else(|| Some(Caller::of_request(connection.whole()?, elements_max)))
 }

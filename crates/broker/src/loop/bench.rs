@@ -16,11 +16,11 @@ use wire::messages::CreateTopicsRequest;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::records::BatchBuilder;
 
-use super::connection::Connection;
 use super::shard::Shard;
 use crate::Broker;
+use crate::asker::access::Principal;
 use crate::inboxes::{Post, Redeemed, ShardId};
-use crate::ops::access::Principal;
+use crate::net::connection::Connection;
 use crate::reads::{ReaderLoop, ReaderPool};
 
 pub(crate) struct Bench {

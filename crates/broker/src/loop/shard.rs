@@ -12,18 +12,18 @@ use env::{ConnId, Poller, Readiness, Turn, Worker};
 use model::{Instant, Ticket};
 use partition::{Commit, News, Wait};
 
-use super::connections::{Connections, Sent};
-use super::guests::Guests;
-use super::inbox::Frame;
-use super::memory::Account;
-use super::pending::Pending;
-use super::share::{Kind, Room};
+use crate::budget::Account;
 use crate::coordinate::question::Answered;
 use crate::inboxes::Post;
 use crate::inboxes::{Redeemed, ShardId};
 use crate::kafka::{self, Door, Hall};
-use crate::memory_use::Held;
-use crate::metrics::lag::ROWS_MAX;
+use crate::meters::held::Held;
+use crate::meters::lag::ROWS_MAX;
+use crate::net::connections::{Connections, Sent};
+use crate::net::guests::Guests;
+use crate::net::inbox::Frame;
+use crate::net::pending::Pending;
+use crate::net::share::{Kind, Room};
 use crate::ops::Desk;
 use crate::shared::Shared;
 

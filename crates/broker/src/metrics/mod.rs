@@ -3,14 +3,10 @@
 //! The loops count in cells of their own; [`Watch`](crate::Watch) reads those cells on another thread and never waits for a loop.
 
 mod census;
-pub(crate) mod counts;
-pub(crate) mod lag;
-pub(crate) mod meter;
 mod page;
 mod readiness;
 mod samples;
 mod sink;
-pub(crate) mod software;
 mod table;
 mod watch;
 

@@ -9,12 +9,12 @@ use model::{BrokerId, Instant};
 use wire::ErrorCode;
 
 use super::census;
-use super::lag::{Extent, History};
-use super::meter::{Refusal, Total, api_name};
 use super::readiness::readiness;
 use super::sink::{Number, Sink};
 use super::table as metric;
 use super::watch::Process;
+use crate::meters::lag::{Extent, History};
+use crate::meters::meter::{Refusal, Total, api_name};
 use crate::shared::Shared;
 use crate::topics::Topic;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::Weak;
 use std::time::Duration;
 
-use super::lag::History;
 use super::page::{Form, Page};
 use super::sink::Sink;
 use super::{readiness, samples};
+use crate::meters::lag::History;
 use crate::shared::Shared;
 
 /// A shard looks for idle connections every five seconds at least: one that took no turn for so long hangs.

@@ -13,8 +13,8 @@ use partition::News;
 use raft::Endpoint;
 use wire::Uuid;
 
+use super::throttles::Throttles;
 use crate::place::Places;
-use crate::replication::Throttles;
 use crate::settings::{Settings, log_config_of};
 use crate::topics::Topics;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::catalog::Catalog;
-use crate::connection_counts::Crowd;
-use crate::event_loop::memory::Budget;
+use super::crowd::Crowd;
+use crate::budget::Budget;
 use crate::inboxes::ShardId;
 
 /// Connections of other nodes that may be open beyond those that clients may have: a dozen of each, of ten nodes.

@@ -2,10 +2,11 @@
 
 mod broker_state;
 mod catalog;
+mod crowd;
 mod doors;
 mod lifetime;
 mod mail;
-mod meters;
+mod throttles;
 mod volumes;
 
 pub(crate) use broker_state::BrokerState;
@@ -13,5 +14,4 @@ pub(crate) use catalog::Catalog;
 pub(crate) use doors::Doors;
 pub(crate) use lifetime::{EndListener, Lifetime};
 pub(crate) use mail::Mail;
-pub(crate) use meters::Meters;
 pub(crate) use volumes::Volumes;

@@ -8,8 +8,9 @@ use meta::{Image, Record};
 use model::Instant;
 use model::Ticket;
 
+use super::Desk;
 use super::view::View;
-use super::{Asker, Desk};
+use crate::asker::Asker;
 use crate::control::log::{Levels, QuorumLevel, Written};
 use crate::ids::random_uuid;
 

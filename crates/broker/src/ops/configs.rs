@@ -6,9 +6,9 @@ use meta::decide::alter_configs::{
 };
 use meta::{BROKER_LOGGER, Record, ResourceKind};
 
-use super::access::{Operation, Resource};
 use super::view::View;
 use super::{Mode, Refused, loggers};
+use crate::asker::access::{Operation, Resource};
 
 /// The question about each resource.
 type Asked<T> = Vec<(Named, T)>;

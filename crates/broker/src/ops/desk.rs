@@ -15,7 +15,7 @@ use crate::coordinate::coordinators::Coordinators;
 use crate::coordinate::question::Answered;
 use crate::ids::random_uuid;
 use crate::inboxes::ShardId;
-use crate::metrics::meter::Meter;
+use crate::meters::meter::Meter;
 use crate::shared::Shared;
 use crate::topics::Topics;
 

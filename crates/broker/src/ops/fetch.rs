@@ -14,8 +14,9 @@ use partition::{
 };
 use wire::Uuid;
 
-use super::access::{Operation, Resource};
-use super::{Asker, Desk, Refused};
+use super::{Desk, Refused};
+use crate::asker::Asker;
+use crate::asker::access::{Operation, Resource};
 use crate::reads::Readers;
 use crate::topics::{Absent, Topics};
 

@@ -13,10 +13,11 @@ use coord::group::{Answer, Ask, Refusal};
 use meta::decide::register_broker::GROUP_VERSION;
 use wire::ErrorCode;
 
-use super::access::{self, Operation, Resource};
 use super::asking::{Awaited, Awaiting, Read, only};
 use super::once::keep_once;
-use super::{Asker, Desk, Step, Tickets};
+use super::{Desk, Step, Tickets};
+use crate::asker::Asker;
+use crate::asker::access::{self, Operation, Resource};
 use crate::coordinate::question::{Question, Said, Told};
 
 /// One result for each group, which is named once.

@@ -3,8 +3,6 @@
 //! An operation is authorised, carried out at a [`Desk`] and either done at once or parked by its door under a ticket. Protocol
 //! versions and messages stay in the doors. An answer that differs by what a client does next has its error code here.
 
-pub(crate) mod access;
-pub(crate) mod asker;
 pub(crate) mod asking;
 pub(crate) mod change;
 pub(crate) mod cluster;
@@ -25,7 +23,6 @@ pub(crate) mod txns;
 pub(crate) mod verify;
 pub(crate) mod view;
 
-pub(crate) use asker::Asker;
 pub(crate) use desk::Desk;
 
 use meta::Record;

@@ -12,10 +12,11 @@ use coord::group::ask::{
 use coord::group::{Answer, Ask};
 use wire::ErrorCode;
 
-use super::access::{self, Operation, Resource};
 use super::asking::{Awaited, Awaiting, Read, only};
 use super::groups::{check, read, unexpected};
-use super::{Asker, Desk, Step, Tickets};
+use super::{Desk, Step, Tickets};
+use crate::asker::Asker;
+use crate::asker::access::{self, Operation, Resource};
 use crate::coordinate::question::{Said, Told};
 use crate::topics::{Topic, Topics};
 

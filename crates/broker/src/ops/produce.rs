@@ -10,13 +10,14 @@ use bytes::Bytes;
 use log::producer::Origin as Writer;
 use model::Ticket;
 use model::{Instant, Offset, Timestamp};
-use partition::{AppendError, Appended, Moment, Partition, ReceiveBuffer, Stamp, Warrant};
+use partition::{AppendError, Appended, Moment, Partition, ReceiveBuffer, Warrant};
 use wire::records::{Batch, BatchError, Codec, Source as From};
 use wire::{ErrorCode, Uuid};
 
-use super::access::{Operation, Resource};
 use super::verify::{self, Verifying};
-use super::{Asker, Desk, Step, Tickets};
+use super::{Desk, Step, Tickets};
+use crate::asker::access::{Operation, Resource};
+use crate::asker::{Asker, Origin};
 use crate::coordinate::question::Answered;
 use crate::topics::Absent;
 
@@ -121,13 +122,6 @@ pub(crate) enum Refusal {
     /// Transactional batches of several producers.
     SeveralProducers,
     Unauthorised,
-}
-
-/// Where the batches came from: the connection's share of the linger, and the buffer that they lie in.
-pub(crate) struct Origin<'a> {
-    pub(crate) stamp: &'a mut Stamp,
-    /// The buffer that the batches lie in; none where nobody knows it any more.
-    pub(crate) source: Option<&'a mut ReceiveBuffer>,
 }
 
 /// A produce that waits.

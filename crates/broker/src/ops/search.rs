@@ -8,8 +8,9 @@ use log::RecordTime;
 use model::{LeaderEpoch, Offset, Timestamp, WaiterKey};
 use partition::{Isolation, Need, Partition, Piece, ReadError, Scope, SearchTime};
 
-use super::access::{Operation, Resource};
-use super::{Asker, Desk, Refused};
+use super::{Desk, Refused};
+use crate::asker::Asker;
+use crate::asker::access::{Operation, Resource};
 use crate::topics::Absent;
 
 /// Which offset is asked for.

@@ -12,11 +12,13 @@ use wire::{ErrorCode, Uuid};
 use super::asking::{Awaited, Awaiting};
 use super::change::Begun;
 use super::fetch::{Client, Fetching, Kind, Progress, Terms, Wanted};
-use super::produce::{Acks, BatchFor, Joining, Origin, Produce, Produced, Producing};
+use super::produce::{Acks, BatchFor, Joining, Produce, Produced, Producing};
 use super::search::{Asked, FoundOffset, Searching, Spot};
 use super::*;
-use crate::event_loop::Pending;
+use crate::asker::Asker;
+use crate::asker::Origin;
 use crate::event_loop::bench::{Bench, batch, encoded, executed};
+use crate::net::Pending;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::{
     CreateTopicsRequest, IncrementalAlterConfigsRequest, incremental_alter_configs_request,

@@ -10,9 +10,9 @@ use meta::decide::delete_topics::{DeleteTopicError, Target};
 use meta::decide::{create_partitions, create_topics, delete_topics};
 use meta::name;
 
-use super::access::{Operation, Resource};
 use super::view::View;
 use super::{Mode, Refused};
+use crate::asker::access::{Operation, Resource};
 
 /// Answers by name.
 pub(crate) type ByName<T, E> = Vec<(String, Result<T, Refused<E>>)>;

@@ -10,8 +10,9 @@ use model::{Instant, Offset};
 use partition::{Partition, TrimError};
 use wire::ErrorCode;
 
-use super::access::{Operation, Resource};
-use super::{Asker, Desk, Step};
+use super::{Desk, Step};
+use crate::asker::Asker;
+use crate::asker::access::{Operation, Resource};
 use crate::topics::Absent;
 
 /// A partition whose records below an offset are deleted.

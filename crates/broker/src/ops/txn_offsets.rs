@@ -11,13 +11,14 @@ use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer};
 use partition::{Guard, Partition, Warrant};
 use wire::ErrorCode;
 
-use super::access::{Operation, Resource};
 use super::asking::{Asking, Awaited, Awaiting, Read, only};
 use super::groups::{self, unexpected};
 use super::offsets::{Slots, find, may};
 use super::produce::Joining;
 use super::txns;
-use super::{Asker, Desk, Step, Tickets};
+use super::{Desk, Step, Tickets};
+use crate::asker::Asker;
+use crate::asker::access::{Operation, Resource};
 use crate::coordinate::question::{Question, Said, Told};
 use crate::error;
 use crate::topics::{Absent, Topic, Topics};

@@ -8,9 +8,10 @@ use model::ProducerId;
 use partition::Marker;
 use wire::ErrorCode;
 
-use super::access::{Operation, Resource};
+use super::Desk;
 use super::view::View;
-use super::{Asker, Desk};
+use crate::asker::Asker;
+use crate::asker::access::{Operation, Resource};
 use crate::coordinate::question::Question;
 use crate::coordinate::txn_settings;
 

@@ -13,9 +13,11 @@ use partition::{Guard, Partition, Warrant};
 use wire::ErrorCode;
 
 use super::asking::{Asking, only};
-use super::produce::{Joining, Origin, Produce, Produced, Producing, Refusal, append_all};
+use super::produce::{Joining, Produce, Produced, Producing, Refusal, append_all};
 use super::txns::unexpected;
-use super::{Asker, Desk, Step, Tickets};
+use super::{Desk, Step, Tickets};
+use crate::asker::Asker;
+use crate::asker::Origin;
 use crate::coordinate::question::Said;
 use crate::error;
 

@@ -7,7 +7,8 @@ use env::logs::Loggers;
 use meta::{Image, Registration};
 use model::BrokerId;
 
-use super::{Asker, Desk};
+use super::Desk;
+use crate::asker::Asker;
 use crate::settings::Settings;
 
 /// The data that operations on metadata look at.

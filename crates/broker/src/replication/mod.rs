@@ -6,10 +6,8 @@ mod gate;
 mod isr;
 mod mailbox;
 mod repair;
-mod throttles;
 mod unheard;
 mod worker;
 
 pub(crate) use mailbox::Mailbox;
-pub(crate) use throttles::Throttles;
 pub(crate) use worker::ReplicaWorker;

@@ -9,8 +9,8 @@ use wire::messages::{
 };
 use wire::{ApiKey, ErrorCode};
 
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 
 /// In each field that has it: kinds of resources and patterns, operations, permissions.
 const UNKNOWN: i8 = 0;

@@ -5,8 +5,8 @@ use wire::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::txns::{self, Named, unexpected};
 
 /// First version whose clients know PRODUCER_FENCED.

@@ -13,8 +13,8 @@ use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
 use crate::coordinate::question::{Said, Told};
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::txns::{self, Asked, Named, Protocol, unexpected};
 
 /// First version that names several transactions.

@@ -7,8 +7,8 @@ use wire::{ApiKey, ErrorCode};
 
 use super::overdue::Overdue;
 use crate::control::controller::code_of;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 
 pub(crate) fn on_allocate(call: &mut Call<'_>, request: AllocateProducerIdsRequest) -> Outcome {
     let ticket = call.ticket();

@@ -10,8 +10,8 @@ use wire::{ApiKey, ErrorCode};
 use super::numbers;
 use super::overdue::Overdue;
 use crate::control::controller::code_of;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 
 /// Versions from this one on name members with their broker epochs.
 const WITH_EPOCHS: i16 = 3;

@@ -14,8 +14,8 @@ use wire::messages::{AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse};
 use wire::{ApiKey, ErrorCode};
 
 use crate::error;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::topics::{Absent, Topics};
 
 /// Length of a dot, an id in hex and `-future`, which follow the name of a directory that is on its way.

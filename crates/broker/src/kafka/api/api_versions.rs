@@ -9,9 +9,9 @@ use wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::{Served, TABLE};
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::kafka::peers;
+use crate::net::Outcome;
 use crate::ops::view::View;
 
 /// First version in which clients say who they are.

@@ -8,8 +8,8 @@ use wire::{ApiKey, ErrorCode};
 
 use super::overdue::Overdue;
 use crate::control::controller::code_of;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 
 type Answer = Result<(), AssignDirError>;
 

@@ -10,8 +10,8 @@ use wire::messages::{BrokerRegistrationRequest, BrokerRegistrationResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::overdue::Overdue;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 
 const NO_EPOCH: i64 = -1;
 

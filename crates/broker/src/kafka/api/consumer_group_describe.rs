@@ -9,8 +9,8 @@ use wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 use wire::{ApiKey, ErrorCode};
 
 use super::group::{DEAD, operations};
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::groups;
 
 pub(crate) fn on_consumer_group_describe(

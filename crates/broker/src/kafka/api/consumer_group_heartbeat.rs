@@ -8,8 +8,8 @@ use wire::messages::consumer_group_heartbeat_response::{Assignment, TopicPartiti
 use wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::groups;
 
 /// First version whose clients make their member id themselves (KIP-1082).

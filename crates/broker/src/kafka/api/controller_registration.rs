@@ -10,8 +10,8 @@ use wire::messages::{ControllerRegistrationRequest, ControllerRegistrationRespon
 use wire::{ApiKey, ErrorCode};
 
 use super::overdue::Overdue;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 
 pub(crate) fn on_registration(
     call: &mut Call<'_>,

@@ -5,8 +5,8 @@ use wire::messages::delete_groups_response::DeletableGroupResult;
 use wire::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 
 use super::group::code;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::groups;
 
 pub(crate) fn on_delete_groups(call: &mut Call<'_>, request: DeleteGroupsRequest) -> Outcome {

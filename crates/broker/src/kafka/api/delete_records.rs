@@ -11,9 +11,9 @@ use wire::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 use wire::{ApiKey, ErrorCode};
 
 use crate::error;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::kafka::parked::Waiting;
+use crate::net::Outcome;
 use crate::ops::Step;
 use crate::ops::trim::{self, Target, Trim, TrimRefusal, Trimming};
 

@@ -7,9 +7,9 @@ use wire::messages::{DescribeClusterRequest, DescribeClusterResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::{NO_OPERATIONS, View};
-use crate::event_loop::Outcome;
+use crate::asker::access::Resource;
 use crate::kafka::call::Call;
-use crate::ops::access::Resource;
+use crate::net::Outcome;
 use crate::ops::cluster::{self, Quorum};
 
 const BROKERS: i8 = 1;

@@ -7,8 +7,8 @@ use wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::group::{DEAD, operations};
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::groups;
 
 /// First version in which a group that is not there is an error, and errors have a message; before, it is described as dead

@@ -13,8 +13,8 @@ use wire::messages::describe_log_dirs_response::{
 use wire::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 
 const UNKNOWN: i64 = -1;
 

@@ -9,8 +9,8 @@ use wire::messages::{DescribeProducersRequest, DescribeProducersResponse};
 use wire::{ApiKey, ErrorCode};
 
 use crate::error;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 
 pub(crate) fn on_describe_producers(
     call: &mut Call<'_>,

@@ -12,8 +12,8 @@ use wire::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
 use crate::control::{METADATA_PARTITION, METADATA_TOPIC};
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::cluster::{self, Quorum};
 use crate::ops::view::View;
 

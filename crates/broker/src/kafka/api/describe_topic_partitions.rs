@@ -10,7 +10,7 @@ use wire::messages::{DescribeTopicPartitionsRequest, DescribeTopicPartitionsResp
 use wire::{ErrorCode, Uuid};
 
 use super::{NO_OPERATIONS, number, numbers, offline};
-use crate::ops::access::Resource;
+use crate::asker::access::Resource;
 use crate::ops::view::View;
 
 #[must_use]

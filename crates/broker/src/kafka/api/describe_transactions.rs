@@ -6,8 +6,8 @@ use wire::messages::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
 use crate::coordinate::question::{Question, Said};
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::once::keep_once;
 use crate::ops::txns::unexpected;
 

@@ -7,10 +7,10 @@ use wire::messages::{EndTxnRequest, EndTxnResponse};
 
 use super::init_producer_id::NO_PRODUCER_ID;
 use super::txn::{fenced, producer};
-use crate::event_loop::Outcome;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::kafka::forward;
+use crate::net::Outcome;
 use crate::ops::txns::{self, End, Named, Protocol, unexpected};
 
 /// First version whose clients know PRODUCER_FENCED.

@@ -17,11 +17,11 @@ use wire::{ApiKey, ErrorCode};
 use super::current_leaders::CurrentLeaders;
 use super::isolation;
 use crate::error;
-use crate::event_loop::{Chunk, Outcome};
 use crate::kafka::call::Call;
 use crate::kafka::hall::Hall;
 use crate::kafka::parked::{Fetch, Parked, Waiting};
 use crate::kafka::session::{Answered, Content, FollowedPartition};
+use crate::net::{Chunk, Outcome};
 use crate::ops::Refused;
 use crate::ops::fetch::{Client, FetchRefusal, Fetched, Fetching, Kind, Progress, Terms, Wanted};
 

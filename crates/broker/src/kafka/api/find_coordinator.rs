@@ -8,11 +8,11 @@ use wire::messages::find_coordinator_response::Coordinator;
 use wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::event_loop::Outcome;
+use crate::asker::access::{Operation, Resource};
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::kafka::forward;
-use crate::ops::access::{Operation, Resource};
+use crate::net::Outcome;
 use crate::ops::cluster::{Coordinated, find_coordinator};
 use crate::ops::topics::create_by_the_way;
 use crate::ops::view::View;

@@ -8,7 +8,7 @@ use meta::{Endpoint, Image, Record, SecurityProtocol};
 use model::{BrokerId, LeaderEpoch, Offset, Timestamp};
 use wire::Uuid;
 
-use crate::ops::Asker;
+use crate::asker::Asker;
 use crate::ops::cluster::Quorum;
 use crate::ops::view::View;
 

@@ -4,8 +4,8 @@ use coord::group::Client;
 use wire::{ErrorCode, RequestHead};
 
 use super::NO_OPERATIONS;
+use crate::asker::access::{self, Principal, Resource};
 use crate::kafka::call::Call;
-use crate::ops::access::{self, Principal, Resource};
 
 /// As a response says it.
 pub(super) fn code(result: Result<(), ErrorCode>) -> i16 {

@@ -5,8 +5,8 @@ use wire::ApiKey;
 use wire::messages::{HeartbeatRequest, HeartbeatResponse};
 
 use super::group::code;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::groups;
 
 pub(crate) fn on_heartbeat(call: &mut Call<'_>, request: HeartbeatRequest) -> Outcome {

@@ -6,10 +6,10 @@ use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
 use crate::coordinate::question::Said;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::kafka::forward;
+use crate::net::Outcome;
 use crate::ops::asking::only;
 use crate::ops::txns::{self, Init, InitProducer, unexpected};
 

@@ -7,8 +7,8 @@ use wire::messages::join_group_response::JoinGroupResponseMember;
 use wire::messages::{JoinGroupRequest, JoinGroupResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::groups;
 
 /// First version with a rebalance timeout of its own.

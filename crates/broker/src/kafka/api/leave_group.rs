@@ -7,8 +7,8 @@ use wire::messages::{LeaveGroupRequest, LeaveGroupResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::group::code;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::groups;
 
 /// First version that names several members (KIP-345). Before, the request itself names one, and the answer has its error on top.

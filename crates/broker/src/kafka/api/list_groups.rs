@@ -5,8 +5,8 @@ use wire::ApiKey;
 use wire::messages::list_groups_response::ListedGroup;
 use wire::messages::{ListGroupsRequest, ListGroupsResponse};
 
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::groups::{self, List};
 
 pub(crate) fn on_list_groups(call: &mut Call<'_>, request: ListGroupsRequest) -> Outcome {

@@ -13,10 +13,10 @@ use wire::{ApiKey, ErrorCode};
 
 use super::isolation;
 use crate::error;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::kafka::hall::Hall;
 use crate::kafka::parked::{Search, Waiting};
+use crate::net::Outcome;
 use crate::ops::Refused;
 use crate::ops::search::{Asked, SearchRefusal, SearchResult, Searching, Spot};
 

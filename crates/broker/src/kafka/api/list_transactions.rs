@@ -10,8 +10,8 @@ use wire::messages::{ListTransactionsRequest, ListTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
 use crate::coordinate::question::{Question, Said};
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::txns::unexpected;
 
 pub(crate) fn on_list_transactions(

@@ -14,10 +14,10 @@ use wire::messages::{MetadataRequest, MetadataResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
 use super::{NO_OPERATIONS, number, offline};
-use crate::event_loop::Outcome;
+use crate::asker::access::Resource;
 use crate::kafka::call::{Attempt, Call};
 use crate::kafka::forward;
-use crate::ops::access::Resource;
+use crate::net::Outcome;
 use crate::ops::cluster;
 use crate::ops::topics::create_by_the_way;
 use crate::ops::view::View;

@@ -72,7 +72,7 @@ pub(crate) mod write_txn_markers;
 use partition::Isolation;
 use wire::ApiKey;
 
-use crate::ops::access::{self, Resource};
+use crate::asker::access::{self, Resource};
 use crate::ops::view::View;
 
 /// An API that is served, from one version to another.

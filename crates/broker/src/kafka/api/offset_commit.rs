@@ -12,8 +12,8 @@ use wire::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::group::code;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::offsets::{self, Results};
 
 /// First version whose members may belong to a KIP-848 group.

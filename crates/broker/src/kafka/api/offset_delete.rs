@@ -12,8 +12,8 @@ use wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::group::code;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::offsets::{self, Results};
 
 pub(crate) fn on_offset_delete(call: &mut Call<'_>, request: OffsetDeleteRequest) -> Outcome {

@@ -12,8 +12,8 @@ use wire::messages::offset_fetch_response::{
 use wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::offsets;
 
 /// First version that says the error of the whole request once.

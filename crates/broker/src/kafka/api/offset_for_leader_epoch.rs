@@ -10,8 +10,8 @@ use wire::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 use wire::{ApiKey, ErrorCode};
 
 use crate::error;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::topics::Absent;
 
 const UNKNOWN: i32 = -1;

@@ -14,15 +14,16 @@ use wire::records::{Breach, RecordFault, Rule};
 use wire::{ApiKey, ErrorCode, Records};
 
 use super::current_leaders::CurrentLeaders;
+use crate::asker::Origin;
 use crate::error;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::kafka::parked::Waiting;
+use crate::net::Outcome;
 use crate::ops::Step;
 use crate::ops::asking::QUESTION_BYTES;
 use crate::ops::produce::{
-    self, Acks, BatchFor, Joining, Origin, PartitionProduced, Placed, Produce, ProduceError,
-    Produced, Producing, Refusal,
+    self, Acks, BatchFor, Joining, PartitionProduced, Placed, Produce, ProduceError, Produced,
+    Producing, Refusal,
 };
 
 const INVALID_OFFSET: i64 = -1;

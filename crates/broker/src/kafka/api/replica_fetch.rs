@@ -16,10 +16,10 @@ use wire::{ApiKey, ErrorCode};
 
 use super::fetch::chunks;
 use crate::error;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
 use crate::kafka::hall::Hall;
 use crate::kafka::parked::{FeedRequest, Waiting};
+use crate::net::Outcome;
 use crate::ops::feed::{Fed, Feed, FeedRefusal, Key, Listed};
 use crate::topics::Absent;
 

@@ -5,8 +5,8 @@ use wire::messages::sync_group_request::SyncGroupRequestAssignment;
 use wire::messages::{SyncGroupRequest, SyncGroupResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::groups;
 
 /// From here on the request must say which protocol it syncs (KIP-559).

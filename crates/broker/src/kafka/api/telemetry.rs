@@ -18,11 +18,11 @@ use wire::records::{BatchBuilder, Caps, Codec, CodecError};
 use wire::{ApiKey, ErrorCode, RequestHead, Uuid};
 
 use crate::error;
-use crate::event_loop::Outcome;
 use crate::ids::random_uuid;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::kafka::forward;
+use crate::net::Outcome;
 use crate::ops::topics::create_by_the_way;
 use crate::telemetry::{Identity, Push};
 

@@ -13,12 +13,13 @@ use wire::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::producer;
-use crate::event_loop::Outcome;
+use crate::asker::Asker;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::asking::Awaiting;
 use crate::ops::produce::Joining;
 use crate::ops::txn_offsets::{self, Committed, Committing, Refusal, TxnOffsets};
-use crate::ops::{Asker, Desk, Step, Tickets};
+use crate::ops::{Desk, Step, Tickets};
 
 /// First version whose clients know what to do while a coordinator is loaded (KAFKA-7296), the first whose clients know
 /// TRANSACTION_ABORTABLE, and the first that adds the offsets itself.

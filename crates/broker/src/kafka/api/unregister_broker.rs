@@ -8,8 +8,8 @@ use wire::messages::{UnregisterBrokerRequest, UnregisterBrokerResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::overdue::Overdue;
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 
 pub(crate) fn on_unregister(call: &mut Call<'_>, request: UnregisterBrokerRequest) -> Outcome {
     let broker = BrokerId(request.broker_id);

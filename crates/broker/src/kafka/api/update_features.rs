@@ -11,8 +11,8 @@ use wire::{ApiKey, ErrorCode};
 
 use super::refusal;
 use crate::control::log::{Levels, QuorumLevel};
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::view::View;
 use crate::ops::{Mode, change, cluster};
 

@@ -11,8 +11,8 @@ use wire::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use wire::records::EndTxn;
 use wire::{ApiKey, ErrorCode};
 
-use crate::event_loop::Outcome;
 use crate::kafka::call::Call;
+use crate::net::Outcome;
 use crate::ops::txns;
 
 pub(crate) fn on_write_txn_markers(

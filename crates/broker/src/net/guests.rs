@@ -24,30 +24,30 @@ struct Guest {
 
 /// In the order in which they came.
 #[derive(Default)]
-pub(super) struct Guests {
+pub(crate) struct Guests {
     queue: VecDeque<Guest>,
 }
 
 impl Guests {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    pub(super) fn contains(&self, conn: ConnId) -> bool {
+    pub(crate) fn contains(&self, conn: ConnId) -> bool {
         self.queue.iter().any(|guest| guest.conn == conn)
     }
 
-    pub(super) fn oldest(&self) -> Option<ConnId> {
+    pub(crate) fn oldest(&self) -> Option<ConnId> {
         self.queue.front().map(|guest| guest.conn)
     }
 
     /// True if one more may come, if need be in the place of another one.
-    pub(super) fn has_room(&self, now: Instant) -> bool {
+    pub(crate) fn has_room(&self, now: Instant) -> bool {
         self.queue.len() < GUESTS_MAX || self.replaceable(now).is_some()
     }
 
     /// The one that has to go before one more may come.
-    pub(super) fn in_the_way(&self, now: Instant) -> Option<ConnId> {
+    pub(crate) fn in_the_way(&self, now: Instant) -> Option<ConnId> {
         let is_full = GUESTS_MAX <= self.queue.len();
         self.replaceable(now).filter(|_| is_full)
     }
@@ -57,7 +57,7 @@ impl Guests {
         self.queue.iter().find(may_go).map(|guest| guest.conn)
     }
 
-    pub(super) fn add(&mut self, conn: ConnId, now: Instant) {
+    pub(crate) fn add(&mut self, conn: ConnId, now: Instant) {
         self.queue.push_back(Guest {
             conn,
             since: now,
@@ -65,14 +65,14 @@ impl Guests {
         });
     }
 
-    pub(super) fn on_client(&mut self, conn: ConnId) {
+    pub(crate) fn on_client(&mut self, conn: ConnId) {
         if let Some(guest) = self.queue.iter_mut().find(|guest| guest.conn == conn) {
             guest.is_client = true;
         }
     }
 
     /// It has a place, or is gone; true if it was a guest.
-    pub(super) fn remove(&mut self, conn: ConnId) -> bool {
+    pub(crate) fn remove(&mut self, conn: ConnId) -> bool {
         let before = self.queue.len();
         self.queue.retain(|guest| guest.conn != conn);
         self.queue.len() < before

@@ -26,7 +26,7 @@ pub(crate) enum Outcome {
 
 /// The state of a connection after a send.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(crate) enum Sent {
     Open,
     /// Lost, or closing with nothing left to send.
     Over,
@@ -36,8 +36,8 @@ pub(super) enum Sent {
 pub(crate) struct Connections {
     open: ById<ConnId, Connection>,
     /// To be read or flushed in this turn.
-    pub(super) active: BTreeSet<ConnId>,
-    pub(super) answers_unsent: usize,
+    pub(crate) active: BTreeSet<ConnId>,
+    pub(crate) answers_unsent: usize,
     /// Not read until requests are done with, by their turns: the one that waits longest is looked at first.
     crowded: BTreeMap<u64, ConnId>,
     next_turn: u64,
@@ -47,15 +47,15 @@ pub(crate) struct Connections {
     retried: Vec<ConnId>,
     has_freed: bool,
     /// Requests that are read and not answered.
-    pub(super) taken: Taken,
+    pub(crate) taken: Taken,
     /// Bytes of answers in memory that clients have not taken, and of those that are put together.
-    pub(super) unsent_memory: usize,
+    pub(crate) unsent_memory: usize,
     /// Beyond it a connection takes its answers before it is read on.
-    pub(super) unsent_memory_max: usize,
+    pub(crate) unsent_memory_max: usize,
 }
 
 impl Connections {
-    pub(super) fn new(unsent_memory_max: usize) -> Connections {
+    pub(crate) fn new(unsent_memory_max: usize) -> Connections {
         Connections {
             unsent_memory_max,
             ..Connections::default()
@@ -75,32 +75,32 @@ impl Connections {
     }
 
     /// True if answers that clients have not taken keep as much memory as they may.
-    pub(super) fn is_memory_short(&self) -> bool {
+    pub(crate) fn is_memory_short(&self) -> bool {
         self.unsent_memory_max <= self.unsent_memory
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.open.len()
     }
 
-    pub(super) fn ids(&self) -> BTreeSet<ConnId> {
+    pub(crate) fn ids(&self) -> BTreeSet<ConnId> {
         self.open.keys().copied().collect()
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &Connection> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Connection> {
         self.open.values()
     }
 
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         self.open.values_mut()
     }
 
-    pub(super) fn insert(&mut self, connection: Connection) {
+    pub(crate) fn insert(&mut self, connection: Connection) {
         self.active.insert(connection.id);
         self.open.insert(connection.id, connection);
     }
 
-    pub(super) fn remove(&mut self, conn: ConnId) -> Option<Connection> {
+    pub(crate) fn remove(&mut self, conn: ConnId) -> Option<Connection> {
         let connection = self.open.remove(&conn)?;
         self.taken
             .change(connection.unanswered_bytes(), ByKind::default());
@@ -115,7 +115,7 @@ impl Connections {
     }
 
     /// Sends what is ready to be sent.
-    pub(super) fn send(&mut self, conn: ConnId, poller: &mut dyn Poller, now: Instant) -> Sent {
+    pub(crate) fn send(&mut self, conn: ConnId, poller: &mut dyn Poller, now: Instant) -> Sent {
         let Some(connection) = self.open.get_mut(&conn) else {
             return Sent::Open;
         };
@@ -138,7 +138,7 @@ impl Connections {
     }
 
     /// The next request of a connection waits until others are done with.
-    pub(super) fn crowd(&mut self, conn: ConnId) {
+    pub(crate) fn crowd(&mut self, conn: ConnId) {
         let Some(connection) = self.open.get_mut(&conn) else {
             return;
         };
@@ -148,36 +148,36 @@ impl Connections {
         self.crowded.insert(turn, conn);
     }
 
-    pub(super) fn has_begun(&self, conn: ConnId) -> bool {
+    pub(crate) fn has_begun(&self, conn: ConnId) -> bool {
         self.begun == Some(conn)
     }
 
     /// The request of a connection that waited for its turn is read on.
-    pub(super) fn begin(&mut self, conn: ConnId) {
+    pub(crate) fn begin(&mut self, conn: ConnId) {
         self.begun.get_or_insert(conn);
     }
 
     /// The request of a connection is whole.
-    pub(super) fn end_turn(&mut self, conn: ConnId) {
+    pub(crate) fn end_turn(&mut self, conn: ConnId) {
         self.begun = self.begun.filter(|begun| *begun != conn);
     }
 
-    pub(super) fn is_any_crowded(&self) -> bool {
+    pub(crate) fn is_any_crowded(&self) -> bool {
         !self.crowded.is_empty()
     }
 
     /// Those that wait are looked at in the next turn.
-    pub(super) fn look_again(&mut self) {
+    pub(crate) fn look_again(&mut self) {
         self.has_freed = true;
     }
 
     /// True if requests were done with since those that wait were looked at.
-    pub(super) fn has_freed(&self) -> bool {
+    pub(crate) fn has_freed(&self) -> bool {
         self.has_freed && self.is_any_crowded()
     }
 
     /// Those whose next request waits are looked at once more.
-    pub(super) fn retry_crowded(&mut self) {
+    pub(crate) fn retry_crowded(&mut self) {
         self.has_freed = false;
         for conn in std::mem::take(&mut self.crowded).into_values() {
             if let Some(connection) = self.open.get_mut(&conn) {
@@ -188,7 +188,7 @@ impl Connections {
     }
 
     /// This one waited for memory and is read before those that did not.
-    pub(super) fn retry_denied(&mut self, conn: ConnId) {
+    pub(crate) fn retry_denied(&mut self, conn: ConnId) {
         if let Some(connection) = self.open.get_mut(&conn) {
             connection.is_denied = false;
             self.retried.push(conn);
@@ -196,7 +196,7 @@ impl Connections {
     }
 
     /// Those to be read now.
-    pub(super) fn take_active(&mut self) -> Vec<ConnId> {
+    pub(crate) fn take_active(&mut self) -> Vec<ConnId> {
         let mut all = std::mem::take(&mut self.retried);
         all.extend(std::mem::take(&mut self.active));
         all

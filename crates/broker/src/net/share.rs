@@ -19,7 +19,7 @@ fn counted(own: usize) -> usize {
 
 /// The two kinds of requests: records wait for disks and followers, everything else does not, or waits for other brokers and for time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Records,
     Other,
 }
@@ -34,7 +34,7 @@ impl Kind {
     }
 
     /// The kind of a whole request, which begins with its API.
-    pub(super) fn of_frame(frame: &[u8]) -> Kind {
+    pub(crate) fn of_frame(frame: &[u8]) -> Kind {
         let api = frame.first_chunk().copied();
         api.map_or(Kind::Other, |api| Kind::of(i16::from_be_bytes(api)))
     }
@@ -42,7 +42,7 @@ impl Kind {
 
 /// Bytes of requests of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ByKind {
+pub(crate) struct ByKind {
     records: usize,
     others: usize,
 }
@@ -62,30 +62,30 @@ impl ByKind {
         }
     }
 
-    pub(super) fn add(&mut self, kind: Kind, bytes: usize) {
+    pub(crate) fn add(&mut self, kind: Kind, bytes: usize) {
         *self.get_mut(kind) += bytes;
     }
 
-    pub(super) fn remove(&mut self, kind: Kind, bytes: usize) {
+    pub(crate) fn remove(&mut self, kind: Kind, bytes: usize) {
         *self.get_mut(kind) -= bytes;
     }
 
-    pub(super) fn sum(self) -> usize {
+    pub(crate) fn sum(self) -> usize {
         self.records + self.others
     }
 }
 
 /// The bytes of requests that all connections have under way.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
-    pub(super) all: usize,
+pub(crate) struct Taken {
+    pub(crate) all: usize,
     /// Those that count.
-    pub(super) counted: ByKind,
+    pub(crate) counted: ByKind,
 }
 
 impl Taken {
     /// A connection has `after` bytes under way, and had `before`.
-    pub(super) fn change(&mut self, before: ByKind, after: ByKind) {
+    pub(crate) fn change(&mut self, before: ByKind, after: ByKind) {
         self.all = self.all - before.sum() + after.sum();
         for kind in [Kind::Records, Kind::Other] {
             self.counted.remove(kind, counted(before.get(kind)));
@@ -96,13 +96,13 @@ impl Taken {
 
 /// The beginning of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
-    pub(super) bytes: usize,
-    pub(super) api: i16,
+pub(crate) struct Head {
+    pub(crate) bytes: usize,
+    pub(crate) api: i16,
 }
 
 impl Head {
-    pub(super) fn is_small(self) -> bool {
+    pub(crate) fn is_small(self) -> bool {
         self.bytes <= SMALL_BYTES
     }
 
@@ -113,14 +113,14 @@ impl Head {
 
 /// The state of the memory for requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Bytes of requests under way, as far as they count, of all connections.
-    pub(super) taken: ByKind,
-    pub(super) bytes_max: usize,
+    pub(crate) taken: ByKind,
+    pub(crate) bytes_max: usize,
     /// True if log directories keep up with what is appended.
-    pub(super) has_room_for_records: bool,
+    pub(crate) has_room_for_records: bool,
     /// True if the request waited, was then admitted and is being read: it does not lose its place to others that are whole sooner.
-    pub(super) is_begun: bool,
+    pub(crate) is_begun: bool,
 }
 
 impl Room {
@@ -128,7 +128,7 @@ impl Room {
     ///
     /// A connection has no more than it leaves to others: one alone takes half, two a third each, so the next one finds something.
     /// The first request that counts is taken whatever its length, while anything is left to its kind.
-    pub(super) fn admits(self, own: ByKind, next: Head) -> bool {
+    pub(crate) fn admits(self, own: ByKind, next: Head) -> bool {
         let kind = next.kind();
         if kind == Kind::Records && !self.has_room_for_records {
             return false;

@@ -26,7 +26,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    pub(super) const ALL: [(Refusal, &'static str); 5] = [
+    pub(crate) const ALL: [(Refusal, &'static str); 5] = [
         (Refusal::PerIp, "per_ip"),
         (Refusal::Places, "places"),
         (Refusal::Garbage, "garbage"),
@@ -58,21 +58,21 @@ pub(crate) struct Meter {
 
 /// The sums over all shards.
 #[derive(Default)]
-pub(super) struct Total {
+pub(crate) struct Total {
     /// By API, where there was a request.
-    pub(super) apis: BTreeMap<i16, TotalOfApi>,
-    pub(super) errors: BTreeMap<(i16, i16), u64>,
-    pub(super) opened: u64,
-    pub(super) closed: u64,
-    pub(super) refused: [u64; Refusal::ALL.len()],
-    pub(super) pauses: u64,
+    pub(crate) apis: BTreeMap<i16, TotalOfApi>,
+    pub(crate) errors: BTreeMap<(i16, i16), u64>,
+    pub(crate) opened: u64,
+    pub(crate) closed: u64,
+    pub(crate) refused: [u64; Refusal::ALL.len()],
+    pub(crate) pauses: u64,
 }
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct TotalOfApi {
-    pub(super) latency: Counts,
-    pub(super) received: u64,
-    pub(super) sent: u64,
+pub(crate) struct TotalOfApi {
+    pub(crate) latency: Counts,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
 }
 
 impl Default for Meter {
@@ -146,7 +146,7 @@ impl Meter {
     }
 
     /// Bytes of batches that went to followers.
-    pub(super) fn replicated(&self) -> u64 {
+    pub(crate) fn replicated(&self) -> u64 {
         self.replicated.load(Ordering::Relaxed)
     }
 
@@ -155,12 +155,12 @@ impl Meter {
     }
 
     /// When the last turn ended; None before the first.
-    pub(super) fn turn_at(&self) -> Option<Instant> {
+    pub(crate) fn turn_at(&self) -> Option<Instant> {
         let at = self.turn_at.load(Ordering::Relaxed);
         (0 < at).then_some(Instant(at))
     }
 
-    pub(super) fn add_to(&self, total: &mut Total) {
+    pub(crate) fn add_to(&self, total: &mut Total) {
         let number = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
         for (key, api) in (0..).zip(&self.apis) {
             let (received, latency) = (number(&api.received), api.latency.read());
@@ -184,7 +184,7 @@ impl Meter {
 }
 
 /// The name of an API, or its number.
-pub(super) fn api_name(key: i16) -> String {
+pub(crate) fn api_name(key: i16) -> String {
     ApiKey::from_key(key).map_or_else(|| key.to_string(), |key| format!("{key:?}"))
 }
 

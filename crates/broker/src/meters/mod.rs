@@ -1,16 +1,23 @@
-//! Counts that the shards keep, where others read them.
+//! Counts that the loops keep, where others read them.
+
+pub(crate) mod counts;
+pub(crate) mod held;
+pub(crate) mod lag;
+pub(crate) mod meter;
+pub(crate) mod software;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use wire::ApiKey;
 
+use self::counts::NodeCounts;
+pub use self::held::Held;
+use self::held::Row;
+use self::lag::Committed;
+use self::meter::Meter;
+use self::software::Software;
 use crate::inboxes::ShardId;
-use crate::memory_use::{Held, Row};
-use crate::metrics::counts::NodeCounts;
-use crate::metrics::lag::Committed;
-use crate::metrics::meter::Meter;
-use crate::metrics::software::Software;
 
 pub(crate) struct Meters {
     /// By shard.

@@ -11,8 +11,8 @@ use env::ConnId;
 use model::Instant;
 use partition::ReceiveBuffer;
 
-use super::memory::Account;
 use super::share::Head;
+use crate::budget::Account;
 
 /// Bytes that a connection begins with, and stays at while its requests are small and each is done with before the next one comes:
 /// clients keep several connections, and most of them say little. Thousands that connect at once would else wait for the system
@@ -47,7 +47,7 @@ pub(crate) enum Frame {
     },
 }
 
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     owner: ConnId,
     /// The received bytes, and behind them the room for more.
     bytes: BytesMut,
@@ -71,7 +71,7 @@ fn charge(size: usize) -> usize {
 }
 
 impl Inbox {
-    pub(super) fn new(owner: ConnId) -> Inbox {
+    pub(crate) fn new(owner: ConnId) -> Inbox {
         Inbox {
             owner,
             bytes: BytesMut::new(),
@@ -86,12 +86,12 @@ impl Inbox {
     }
 
     /// The buffer that the last frame lies in.
-    pub(super) fn source(&mut self) -> &mut ReceiveBuffer {
+    pub(crate) fn source(&mut self) -> &mut ReceiveBuffer {
         &mut self.source
     }
 
     /// Sees to it that there is room to receive into; false when memory is short, upon which the owner waits.
-    pub(super) fn make_room(&mut self, account: &mut Account) -> bool {
+    pub(crate) fn make_room(&mut self, account: &mut Account) -> bool {
         let filled = self.bytes.len();
         let wanted = if filled == 0 && self.bytes.capacity() < self.frame_room {
             // A client that sends large requests sends another: a buffer that it outgrows would have to be copied into a larger one.
@@ -134,11 +134,11 @@ impl Inbox {
     }
 
     /// Where to receive behind what is there; what was received is told to `on_received`.
-    pub(super) fn buffer(&mut self) -> &mut BytesMut {
+    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.bytes
     }
 
-    pub(super) fn on_received(&mut self, received: usize, now: Instant) {
+    pub(crate) fn on_received(&mut self, received: usize, now: Instant) {
         if self.bytes.len() == self.bytes.capacity() && !self.is_first() {
             self.room = (self.room * 2).min(ROOM_BYTES_MAX);
         }
@@ -150,21 +150,21 @@ impl Inbox {
     }
 
     /// The client has sent all it has.
-    pub(super) fn on_drained(&mut self, now: Instant) {
+    pub(crate) fn on_drained(&mut self, now: Instant) {
         if !self.bytes.is_empty() && FREE_BYTES < self.held && self.waits_since.is_none() {
             self.waits_since = Some(now);
         }
     }
 
     /// There is more to read: from now on the broker is waited for.
-    pub(super) fn on_readable(&mut self, now: Instant) {
+    pub(crate) fn on_readable(&mut self, now: Instant) {
         if let Some(since) = self.waits_since.take() {
             self.waited += now.since(since);
         }
     }
 
     /// Keeps memory from others without making use of it.
-    pub(super) fn is_late(&self, has_licence: bool, now: Instant) -> bool {
+    pub(crate) fn is_late(&self, has_licence: bool, now: Instant) -> bool {
         let waits = self
             .waits_since
             .map_or(Duration::ZERO, |since| now.since(since));
@@ -177,7 +177,7 @@ impl Inbox {
     }
 
     /// The beginning of the next request, as soon as it is there; `None` for what is none.
-    pub(super) fn head(&self) -> Option<Head> {
+    pub(crate) fn head(&self) -> Option<Head> {
         let bytes = usize::try_from(self.announced()?).ok()?;
         let api = self.bytes.get(4..6)?.first_chunk().copied()?;
         Some(Head {
@@ -187,13 +187,13 @@ impl Inbox {
     }
 
     /// The next request, if it is whole; it stays where it is.
-    pub(super) fn whole(&self) -> Option<&[u8]> {
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
         let length = usize::try_from(self.announced()?).ok()?;
         self.bytes.get(4..4usize.checked_add(length)?)
     }
 
     /// The next whole frame, without its length prefix.
-    pub(super) fn next_frame(&mut self, frame_bytes_max: i32) -> Frame {
+    pub(crate) fn next_frame(&mut self, frame_bytes_max: i32) -> Frame {
         let Some(length) = self.announced() else {
             return Frame::Partial;
         };
@@ -216,14 +216,14 @@ impl Inbox {
     }
 
     /// The rest of the buffer that a large request came in would keep all of it, long after the answer.
-    pub(super) fn leave_request(&mut self, bytes: usize, account: &mut Account) {
+    pub(crate) fn leave_request(&mut self, bytes: usize, account: &mut Account) {
         if ROOM_BYTES_MAX < bytes && (self.bytes.is_empty() || FRAME_BYTES_MAX < bytes) {
             self.trim(account);
         }
     }
 
     /// Gives back a buffer that is larger than what is in it needs.
-    pub(super) fn trim(&mut self, account: &mut Account) {
+    pub(crate) fn trim(&mut self, account: &mut Account) {
         let needs = self.bytes.len() + ROOM_BYTES_MIN;
         if FREE_BYTES < self.held && needs <= FREE_BYTES {
             account.resize(self.owner, charge(self.held), 0);
@@ -232,7 +232,7 @@ impl Inbox {
     }
 
     /// Gives back whatever is not filled, of a buffer that may be beyond the bound.
-    pub(super) fn cut(&mut self, account: &mut Account) {
+    pub(crate) fn cut(&mut self, account: &mut Account) {
         let needs = match self.bytes.len() {
             0 => 0,
             filled => filled + ROOM_BYTES_MIN,
@@ -244,7 +244,7 @@ impl Inbox {
     }
 
     /// Gives back the buffer of a connection that waits for nothing.
-    pub(super) fn shrink(&mut self, account: &mut Account) {
+    pub(crate) fn shrink(&mut self, account: &mut Account) {
         if self.bytes.is_empty() {
             self.release(account);
             self.room = ROOM_BYTES_MIN;
@@ -252,7 +252,7 @@ impl Inbox {
         }
     }
 
-    pub(super) fn release(&mut self, account: &mut Account) {
+    pub(crate) fn release(&mut self, account: &mut Account) {
         account.resize(self.owner, charge(self.held), 0);
         self.bytes.clear();
         self.replace(0);
@@ -285,8 +285,8 @@ impl Inbox {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::memory::Budget;
     use super::*;
+    use crate::budget::Budget;
 
     const OWNER: ConnId = ConnId(1);
 

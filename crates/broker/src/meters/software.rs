@@ -32,7 +32,7 @@ impl Software {
     }
 
     /// Name, version and count of each kind.
-    pub(super) fn all(&self) -> Vec<(String, String, usize)> {
+    pub(crate) fn all(&self) -> Vec<(String, String, usize)> {
         let kinds = self.by_kind.iter();
         let kinds = kinds.map(|((name, version), count)| (name.clone(), version.clone(), *count));
         let others = (0 < self.others).then(|| ("other".to_owned(), String::new(), self.others));

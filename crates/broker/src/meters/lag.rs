@@ -25,29 +25,29 @@ pub(crate) struct Committed {
 
 /// Where a partition begins and ends for readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
-    pub(super) start: i64,
-    pub(super) end: i64,
+pub(crate) struct Extent {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
 }
 
 /// The lag of a group in a topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lag {
-    pub(super) records: i64,
-    pub(super) time: Duration,
+pub(crate) struct Lag {
+    pub(crate) records: i64,
+    pub(crate) time: Duration,
 }
 
 type Ends = VecDeque<(Instant, i64)>;
 
 /// Ends of partitions as scrapes saw them.
 #[derive(Default)]
-pub(super) struct History {
+pub(crate) struct History {
     ends: HashMap<(Arc<str>, i32), Ends>,
 }
 
 impl History {
     /// The lag of each group in each topic.
-    pub(super) fn lags(
+    pub(crate) fn lags(
         &mut self,
         rows: &[Committed],
         extent: impl Fn(&str, i32) -> Option<Extent>,

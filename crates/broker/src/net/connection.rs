@@ -14,15 +14,13 @@ use model::Instant;
 use partition::Stamp;
 
 use super::inbox::{Frame, Inbox};
-use super::memory::Account;
 #[cfg(test)]
 use super::outbox::Chunk;
 use super::outbox::{Outbox, Reply};
 use super::share::{ByKind, Head, Kind, Room};
 use super::transport::Transport;
-use crate::kafka::Caller;
-use crate::ops::Asker;
-use crate::ops::produce::Origin;
+use crate::asker::{Asker, Origin};
+use crate::budget::Account;
 use crate::reads::Readers;
 
 /// Requests in flight on one connection; past it we stop reading it until an answer leaves.
@@ -30,9 +28,6 @@ const SLOTS_MAX: usize = 1000;
 /// Answers not yet taken by the peer, or that wait for an earlier one; past it we stop handling its requests. Two full fetch
 /// answers.
 const OUTBOX_BYTES_MAX: usize = 110 << 20;
-
-/// The first request of a node is not longer: a fetch of some 60,000 partitions.
-const JUDGED_BYTES_MAX: usize = 4 << 20;
 
 /// A place in the order of answers.
 struct Slot {
@@ -87,11 +82,11 @@ pub(crate) struct Connection {
     /// Not read until there is memory for the rest of its request.
     pub(crate) is_denied: bool,
     /// Has its share of the memory for requests, or brings records that have to wait: not read until something of that is over.
-    pub(super) is_crowded: bool,
+    pub(crate) is_crowded: bool,
     /// A client that waits for one of the places for connections: not read until it has one.
-    pub(super) is_outside: bool,
+    pub(crate) is_outside: bool,
     /// When it is looked at among those that wait so, until a request of it is taken.
-    pub(super) turn: Option<u64>,
+    pub(crate) turn: Option<u64>,
     /// Of requests that are not answered.
     request_bytes: ByKind,
 }
@@ -139,7 +134,7 @@ impl Connection {
 
     /// The same while the memory for answers is short: a peer that has not taken its answers gets no more of them. Large requests, which
     /// others may wait for, are read to their end.
-    pub(super) fn has_room_while(&self, is_short: bool) -> bool {
+    pub(crate) fn has_room_while(&self, is_short: bool) -> bool {
         let is_bounded = || {
             let next = self.inbox.head();
             self.turn.is_none() && next.is_none_or(Head::is_small)
@@ -192,18 +187,18 @@ impl Connection {
         self.is_denied || !self.inbox.is_late(account.has_licence(self.id), now)
     }
 
-    /// The kind of the connection by its next request; `None` until enough of it is there.
-    pub(super) fn caller(&self, elements_max: usize) -> Option<Caller> {
-        let head = self.inbox.head()?;
-        if JUDGED_BYTES_MAX < head.bytes {
-            return Some(Caller::Client);
-        }
-        let of_api = Caller::of_api(head.api);
-        of_api.or_else(|| Some(Caller::of_request(self.inbox.whole()?, elements_max)))
+    /// The next request, as far as it has come.
+    pub(crate) fn head(&self) -> Option<Head> {
+        self.inbox.head()
+    }
+
+    /// The next request, once all of it is there.
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
+        self.inbox.whole()
     }
 
     /// Looks whether the next request may be taken, or read on; false when it has to wait.
-    pub(super) fn fits(&mut self, room: Room, account: &mut Account) -> bool {
+    pub(crate) fn fits(&mut self, room: Room, account: &mut Account) -> bool {
         let next = self.inbox.head();
         self.is_crowded = next.is_some_and(|next| !room.admits(self.request_bytes, next));
         if self.is_crowded {
@@ -291,7 +286,7 @@ impl Connection {
     }
 
     /// Reserves the place of the answer to a request.
-    pub(super) fn open_slot(&mut self, kind: Kind, request_bytes: usize) -> SlotNumber {
+    pub(crate) fn open_slot(&mut self, kind: Kind, request_bytes: usize) -> SlotNumber {
         self.request_bytes.add(kind, request_bytes);
         self.slots.push_back(Slot {
             kind,
@@ -370,7 +365,7 @@ impl Connection {
     }
 
     /// Request bytes that will never be answered, when the connection goes away.
-    pub(super) fn unanswered_bytes(&self) -> ByKind {
+    pub(crate) fn unanswered_bytes(&self) -> ByKind {
         self.request_bytes
     }
 }

@@ -2,9 +2,14 @@
 //!
 //! A request that waits may outlive its connection; it goes on as the asker that it came from. Costs one reference count a request.
 
+pub(crate) mod access;
+mod origin;
+
 use std::net::SocketAddr;
 
-use super::access::{self, Operation, Principal, Resource};
+use self::access::{Operation, Principal, Resource};
+
+pub(crate) use self::origin::Origin;
 
 /// Characters kept of the name of a client's software, and of its version.
 const SOFTWARE_CHARS_MAX: usize = 100;
