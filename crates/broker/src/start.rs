@@ -388,7 +388,7 @@ impl Broker {
     /// The replicas that are here, in the order of their topics.
     #[must_use]
     pub fn replicas(&self) -> Vec<crate::Replica> {
-        crate::standing::replicas(&self.shared.catalog.topics())
+        crate::replica_status::replicas(&self.shared.catalog.topics())
     }
 
     /// Batches that all log directories together keep in memory.

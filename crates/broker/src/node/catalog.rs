@@ -14,7 +14,7 @@ use raft::Endpoint;
 use wire::Uuid;
 
 use super::throttles::Throttles;
-use crate::place::Places;
+use crate::placement::Places;
 use crate::settings::{Settings, log_config_of};
 use crate::topics::Topics;
 

@@ -25,7 +25,7 @@ use crate::control::{self};
 use crate::control::{METADATA_PARTITION, METADATA_TOPIC};
 use crate::dir_choice;
 use crate::ids::random_uuid;
-use crate::place::Places;
+use crate::placement::Places;
 use crate::settings::{Settings, log_config, log_config_of};
 use crate::topics::Topics;
 
