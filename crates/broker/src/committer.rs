@@ -7,17 +7,20 @@
 use std::io;
 use std::sync::Arc;
 
-use env::{Bell, Turn, Worker};
+use env::{Bell, Clock, Turn, Worker};
 use model::Instant;
 use partition::{Begun, Flight, LogDir, Wait};
 
-use crate::shared::Shared;
+use crate::node::{Lifetime, Mail, Volumes};
 
 pub(crate) struct Committer {
     /// Which of the directories.
     pub(crate) at: usize,
     pub(crate) dir: Arc<LogDir>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) volumes: Arc<Volumes>,
+    pub(crate) lifetime: Arc<Lifetime>,
+    pub(crate) mail: Arc<Mail>,
     pub(crate) bell: Arc<dyn Bell>,
     pub(crate) stage: Stage,
 }
@@ -35,8 +38,8 @@ pub(crate) enum Stage {
 impl Committer {
     fn look(&mut self) -> Turn {
         if self.dir.has_queued() {
-            match self.dir.commit_wait(self.shared.env.clock.now()) {
-                Wait::Until(until) if self.shared.volumes.linger(self.at) => {
+            match self.dir.commit_wait(self.clock.now()) {
+                Wait::Until(until) if self.volumes.linger(self.at) => {
                     self.stage = Stage::Lingering;
                     return Turn::Sleep { until: Some(until) };
                 }
@@ -57,10 +60,10 @@ impl Committer {
                 Begun::Idle | Begun::Busy => {}
             }
         }
-        if self.shared.lifetime.is_stopping() && !self.dir.has_queued() {
+        if self.lifetime.is_stopping() && !self.dir.has_queued() {
             // A ring wakes one of us.
             self.bell.ring();
-            self.shared.lifetime.on_loop_ended();
+            self.lifetime.on_loop_ended();
             Turn::Done
         } else {
             Turn::Sleep { until: None }
@@ -68,8 +71,8 @@ impl Committer {
     }
 
     fn tell(&self, news: Vec<partition::News>) {
-        self.shared.mail.spread(news);
-        self.shared.volumes.check_health();
+        self.mail.spread(news);
+        self.volumes.check_health();
     }
 }
 
@@ -78,7 +81,7 @@ impl Worker for Committer {
         match std::mem::take(&mut self.stage) {
             Stage::Looking => self.look(),
             Stage::Lingering => {
-                self.shared.volumes.end_linger(self.at);
+                self.volumes.end_linger(self.at);
                 self.look()
             }
             Stage::Written(flight) => {

@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use config::Listener;
 use env::{Bell, Env};
@@ -106,13 +106,17 @@ pub struct Broker {
 }
 
 /// News of the segment writers, on their way to the shards.
-struct Spread(std::sync::Weak<Shared>);
+struct Spread {
+    mail: Arc<Mail>,
+    /// They have the threads that announce.
+    volumes: Weak<Volumes>,
+}
 
 impl Announce for Spread {
     fn announce(&self, news: Vec<News>) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.mail.spread(news);
-            shared.volumes.check_health();
+        self.mail.spread(news);
+        if let Some(volumes) = self.volumes.upgrade() {
+            volumes.check_health();
         }
     }
 }
@@ -277,14 +281,20 @@ impl Broker {
             lead_alone(&shared, &mut quorum_worker, &image, &registration, &moved)?;
         }
 
-        let announce: Arc<dyn Announce> = Arc::new(Spread(Arc::downgrade(&shared)));
+        let announce: Arc<dyn Announce> = Arc::new(Spread {
+            mail: Arc::clone(&shared.mail),
+            volumes: Arc::downgrade(&shared.volumes),
+        });
         for (at, (residents, bell)) in residents.iter().zip(committer_bells).enumerate() {
             let dir = &residents.dir;
             for _ in 0..SYNCS_MAX {
                 let committer = Committer {
                     at,
                     dir: Arc::clone(dir),
-                    shared: Arc::clone(&shared),
+                    clock: Arc::clone(&env.clock),
+                    volumes: Arc::clone(&shared.volumes),
+                    lifetime: Arc::clone(&shared.lifetime),
+                    mail: Arc::clone(&shared.mail),
                     bell: Arc::clone(&bell),
                     stage: Stage::default(),
                 };
