@@ -39,6 +39,8 @@ const OLD_PRODUCE_VERSION_MAX: i16 = 11;
 const OLD_ADD_VERSION_MAX: i16 = 3;
 const OLD_END_VERSION_MAX: i16 = 4;
 const OLD_COMMIT_VERSION_MAX: i16 = 4;
+/// The last version that takes the names of topics.
+const COMMIT_VERSION_MAX: i16 = 5;
 
 /// One batch of a transaction.
 pub(crate) struct Part {
@@ -571,7 +573,7 @@ impl TxnProducer {
         let limit = if self.is_old {
             OLD_COMMIT_VERSION_MAX
         } else {
-            i16::MAX
+            COMMIT_VERSION_MAX
         };
         loop {
             let told = self.call_at((GROUP, group), &request, limit);

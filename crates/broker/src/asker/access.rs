@@ -166,6 +166,7 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
         | ApiKey::AlterPartitionReassignments
         | ApiKey::AlterReplicaLogDirs
         | ApiKey::UnregisterBroker
+        | ApiKey::UnregisterController
         | ApiKey::UpdateFeatures
         | ApiKey::AddRaftVoter
         | ApiKey::RemoveRaftVoter => &[&[(Alter, Cluster)]],

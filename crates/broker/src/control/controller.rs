@@ -6,7 +6,9 @@ use std::time::Duration;
 use meta::controller::{Controller, Decision, Purpose, Rules, Standing};
 use meta::decide::alter_partition::{AnswerFor, Proposal};
 use meta::decide::assign_dirs::{AssignDirError, AssignDirsError, Assignment};
-use meta::decide::controller::{RegisteringController, UnfitController, bootstrap};
+use meta::decide::controller::{
+    RegisteringController, UnfitController, UnregisterControllerError, bootstrap,
+};
 use meta::decide::heartbeat::UnregisterError;
 use meta::decide::producer_ids::AllocateError;
 use meta::decide::register_broker::FEATURES;
@@ -420,6 +422,17 @@ impl MetadataLog {
     ) -> Option<Decided<(), UnfitController>> {
         self.decide(ticket, |controller, image, _, _| {
             controller.register_controller(image, registering)
+        })
+    }
+
+    /// A controller is gone for good.
+    pub(crate) fn unregister_controller(
+        &self,
+        ticket: Ticket,
+        id: BrokerId,
+    ) -> Option<Decided<(), UnregisterControllerError>> {
+        self.decide(ticket, |controller, image, rules, _| {
+            controller.unregister_controller(image, rules, id)
         })
     }
 

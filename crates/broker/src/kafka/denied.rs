@@ -84,6 +84,12 @@ pub(super) fn answer(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcom
                 error_message: message()
             }
         ),
+        ApiKey::UnregisterController => on_top!(
+            UnregisterControllerRequest,
+            UnregisterControllerResponse {
+                error_message: message()
+            }
+        ),
         ApiKey::AddRaftVoter => {
             on_top!(
                 AddRaftVoterRequest,
@@ -278,6 +284,7 @@ mod tests {
                 ApiKey::ListPartitionReassignments => on_top!(ListPartitionReassignmentsRequest),
                 ApiKey::AlterPartitionReassignments => on_top!(AlterPartitionReassignmentsRequest),
                 ApiKey::UnregisterBroker => on_top!(UnregisterBrokerRequest),
+                ApiKey::UnregisterController => on_top!(UnregisterControllerRequest),
                 ApiKey::UpdateFeatures => on_top!(UpdateFeaturesRequest),
                 ApiKey::AddRaftVoter => on_top!(AddRaftVoterRequest),
                 ApiKey::RemoveRaftVoter => on_top!(RemoveRaftVoterRequest),

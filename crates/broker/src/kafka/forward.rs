@@ -47,6 +47,7 @@ pub(super) const fn is_for_controller(key: ApiKey) -> bool {
             | ApiKey::ListPartitionReassignments
             | ApiKey::UpdateFeatures
             | ApiKey::UnregisterBroker
+            | ApiKey::UnregisterController
             | ApiKey::DescribeQuorum
             | ApiKey::AddRaftVoter
             | ApiKey::RemoveRaftVoter

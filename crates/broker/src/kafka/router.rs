@@ -413,6 +413,7 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
             describe_user_scram_credentials::handle(request)
         }),
         ApiKey::UnregisterBroker => with(call, reader, unregister_broker::on_unregister),
+        ApiKey::UnregisterController => with(call, reader, unregister_controller::on_unregister),
         ApiKey::DescribeQuorum => with(call, reader, describe_quorum::on_describe_quorum),
         ApiKey::ElectLeaders => decide(call, key, reader, |request, view, _| {
             elect_leaders::handle(request, view)

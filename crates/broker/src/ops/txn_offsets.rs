@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use coord::group::Answer as GroupAnswer;
-use coord::group::ask::{CommitTopic, TxnCommit};
+use coord::group::ask::{CommitTopic, TopicKey, TxnCommit};
 use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer};
 use partition::{Guard, Partition, Warrant};
 use wire::ErrorCode;
@@ -34,6 +34,8 @@ pub(crate) struct TxnOffsets {
 pub(crate) enum Refusal {
     /// The partition is not there.
     Unknown,
+    /// No topic has the id.
+    UnknownId,
     Unauthorised,
     /// By a coordinator, or because none could be asked.
     Coordinator(ErrorCode),
@@ -219,12 +221,15 @@ fn take_refused(asked: &mut Vec<CommitTopic>, asker: &Asker, topics: &Topics) ->
     asked.retain_mut(|asked| {
         let may = may(asker, Operation::Read, &asked.topic, topics);
         let topic = find(&asked.topic, topics);
+        let is_of_nobody = topic.is_none() && matches!(asked.topic, TopicKey::Id(_));
         asked.partitions.retain(|asked| {
             let is_there = topic.is_some_and(|topic| topic.has(asked.index.0));
             let result = if !may {
                 Err(Refusal::Unauthorised)
             } else if is_there {
                 Ok(())
+            } else if is_of_nobody {
+                Err(Refusal::UnknownId)
             } else {
                 Err(Refusal::Unknown)
             };

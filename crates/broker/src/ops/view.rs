@@ -106,6 +106,12 @@ impl<'a> View<'a> {
         })
     }
 
+    /// True if the asker came to a listener for controllers alone.
+    pub(crate) fn is_at_controllers(&self) -> bool {
+        let own = self.broker.quorum.controller_listener.as_ref();
+        own.is_some_and(|own| own.port == self.asker.local.port())
+    }
+
     /// The endpoint of a broker that lives.
     pub(crate) fn live_endpoint(&self, id: BrokerId) -> Option<Endpoint> {
         let broker = self.image.broker(id).filter(|broker| !broker.is_fenced)?;

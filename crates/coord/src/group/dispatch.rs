@@ -164,11 +164,7 @@ impl Groups {
             is_transactional: false,
         };
         let knows_member_epochs = commit.knows_member_epochs;
-        let unknown = if knows_member_epochs {
-            ErrorCode::GroupIdNotFound
-        } else {
-            ErrorCode::IllegalGeneration
-        };
+        let unknown = unknown_group(knows_member_epochs);
         let partitions = acceptable(&commit.topics, &self.settings, topics);
         let check = |group: &Group| group.check_commit(&committer, knows_member_epochs, partitions);
         let refusal = self
@@ -209,16 +205,18 @@ impl Groups {
             generation: commit.generation,
             is_transactional: true,
         };
+        let knows_member_epochs = commit.knows_member_epochs;
         let refusal = if id.is_empty() {
             Some(ErrorCode::InvalidGroupId)
         } else {
             let partitions = acceptable(&commit.topics, &self.settings, topics);
             let check = |group: &Group| match group.check_commit(&committer, true, partitions) {
-                // This request has no member epochs in its vocabulary.
-                Err(ErrorCode::StaleMemberEpoch) => Err(ErrorCode::IllegalGeneration),
+                Err(ErrorCode::StaleMemberEpoch) if !knows_member_epochs => {
+                    Err(ErrorCode::IllegalGeneration)
+                }
                 checked => checked,
             };
-            let unknown = ErrorCode::IllegalGeneration;
+            let unknown = unknown_group(knows_member_epochs);
             self.check_commit(id, committer.generation, check, unknown)
                 .err()
         };
@@ -271,5 +269,14 @@ impl Groups {
     /// The group, if it is a classic one; the other kind has no members of this protocol.
     fn classic(&mut self, id: &str) -> Option<&mut Classic> {
         self.groups.get_mut(id)?.group.classic()
+    }
+}
+
+/// The refusal of a member whose group is not there.
+fn unknown_group(knows_member_epochs: bool) -> ErrorCode {
+    if knows_member_epochs {
+        ErrorCode::GroupIdNotFound
+    } else {
+        ErrorCode::IllegalGeneration
     }
 }

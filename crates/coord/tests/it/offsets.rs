@@ -199,7 +199,9 @@ fn a_transaction_says_who_it_is_for_or_nothing() {
          txn 7 - t:0=2               => ok
          txn 7 - group= t:0=2        => INVALID_GROUP_ID
          txn 7 - group=h gen=1 t:0=2 => ILLEGAL_GENERATION
+         txn 7 - group=h gen=1 v=6 t:0=2 => GROUP_ID_NOT_FOUND
          txn 7 a nope:0=1            => UNKNOWN_TOPIC_OR_PARTITION
+         txn 7 a v=6 #9:0=1          => UNKNOWN_TOPIC_ID
          marker 7 commit             =>
          fetch all                   => t:0=2",
     );

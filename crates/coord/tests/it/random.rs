@@ -420,6 +420,7 @@ impl Play {
             member_id: String::new(),
             instance_id: None,
             generation: -1,
+            knows_member_epochs: false,
             producer: Producer {
                 id: ProducerId(producer),
                 epoch: ProducerEpoch(0),

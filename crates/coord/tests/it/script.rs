@@ -443,7 +443,7 @@ impl Run {
         })
     }
 
-    /// `txn 7 a t:0=5`: producer 7, for member a.
+    /// `txn 7 a t:0=5`: producer 7, for member a. `v=6`: of a client that knows member epochs.
     fn txn(&self, words: &Words<'_>) -> Ask {
         let name = words.names.get(1).copied().unwrap_or("-");
         let generation = self.generations.get(name).copied().unwrap_or(-1);
@@ -451,7 +451,7 @@ impl Run {
             .partitions()
             .into_iter()
             .map(|(topic, partition, offset)| CommitTopic {
-                topic: TopicKey::Name(topic.to_owned()),
+                topic: topic_key(topic),
                 partitions: vec![CommitPartition {
                     index: PartitionIndex(partition),
                     offset: Offset(offset.parse().expect("an offset")),
@@ -468,6 +468,7 @@ impl Run {
             generation: words.number("gen", generation),
             member_id: self.id(name),
             instance_id: None,
+            knows_member_epochs: words.number("v", 5) >= 6,
             topics: topics.collect(),
         })
     }

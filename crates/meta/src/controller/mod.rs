@@ -19,7 +19,8 @@ use self::losses::{UnheardLosses, losers};
 use crate::decide::alter_partition::{AnswerFor, Proposal, alter_partitions};
 use crate::decide::assign_dirs::{AssignDirError, AssignDirsError, Assignment, assign_dirs};
 use crate::decide::controller::{
-    RegisteringController, UnfitController, activate, register_controller,
+    RegisteringController, UnfitController, UnregisterControllerError, activate,
+    register_controller, unregister_controller,
 };
 use crate::decide::draft::TopicSettings;
 use crate::decide::elect_leaders::{balance_leaders, elect_unclean};
@@ -383,6 +384,22 @@ impl Controller {
             .any(|known| known.id == controller.id && known.incarnation == controller.incarnation);
         match register_controller(image, controller) {
             Ok(_) if is_known => Decision::just(Ok(())),
+            Ok(record) => Decision {
+                records: vec![record],
+                answer: Ok(()),
+            },
+            Err(error) => Decision::just(Err(error)),
+        }
+    }
+
+    /// A controller is gone for good.
+    pub fn unregister_controller(
+        &mut self,
+        image: &Image,
+        rules: &Rules<'_>,
+        controller: BrokerId,
+    ) -> Decision<Result<(), UnregisterControllerError>> {
+        match unregister_controller(image, rules.controllers.local, controller) {
             Ok(record) => Decision {
                 records: vec![record],
                 answer: Ok(()),

@@ -11,7 +11,7 @@ use wire::Uuid;
 use wire::metadata::register_controller_record::{ControllerEndpoint, ControllerFeature};
 use wire::metadata::{
     AbortTransactionRecord, BeginTransactionRecord, ConfigRecord, EndTransactionRecord,
-    FeatureLevelRecord, RegisterControllerRecord,
+    FeatureLevelRecord, RegisterControllerRecord, UnregisterControllerRecord,
 };
 
 use crate::image::{Endpoint, Image, Levels, ResourceKind};
@@ -71,6 +71,36 @@ pub fn register_controller(
         features: features.collect(),
     }
     .into())
+}
+
+/// Why a controller is not unregistered; the texts are those of Kafka.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnregisterControllerError {
+    #[error("Controller cannot unregister itself while it is active.")]
+    Active,
+    #[error("The current MetadataVersion is too old to support controller unregistration.")]
+    TooOld,
+    #[error("Controller ID {0} is not currently registered.")]
+    NotRegistered(BrokerId),
+}
+
+/// Takes a controller off the list; `active` decides.
+pub fn unregister_controller(
+    image: &Image,
+    active: BrokerId,
+    controller: BrokerId,
+) -> Result<Record, UnregisterControllerError> {
+    if controller == active {
+        return Err(UnregisterControllerError::Active);
+    }
+    if image.metadata_version() < MetadataVersion::V4_4_IV2 {
+        return Err(UnregisterControllerError::TooOld);
+    }
+    if !image.controllers().any(|known| known.id == controller) {
+        return Err(UnregisterControllerError::NotRegistered(controller));
+    }
+    let controller_id = controller.0;
+    Ok(UnregisterControllerRecord { controller_id }.into())
 }
 
 /// The first records of a cluster of `version`: of each feature in `supported` the level that such a cluster begins with.

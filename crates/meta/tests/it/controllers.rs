@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ::model::BrokerId;
 use meta::decide::controller::{
-    RegisteringController, UnfitController, activate, bootstrap, register_controller,
+    RegisteringController, UnfitController, UnregisterControllerError, activate, bootstrap,
+    register_controller, unregister_controller,
 };
 use meta::decide::register_broker::FEATURES;
 use meta::decide::update_features::{Controllers, Direction, Update, update_features};
@@ -117,6 +118,30 @@ fn a_controller_registers_where_the_log_knows_such_a_record() {
     assert_eq!(
         register_controller(&old, &registering(3, 30)),
         Err(UnfitController::TooOld)
+    );
+}
+
+#[test]
+fn a_controller_that_is_not_active_is_unregistered_where_the_log_knows_such_a_record() {
+    let unregister = |image: &Image, id| unregister_controller(image, BrokerId(1), BrokerId(id));
+    let mut image = begun("4.4", &ALL);
+    let unknown = UnregisterControllerError::NotRegistered(BrokerId(3));
+    assert_eq!(unregister(&image, 3), Err(unknown));
+    let record = register_controller(&image, &registering(3, 33)).expect("new enough");
+    replay(&mut image, &[record]);
+    let active = Err(UnregisterControllerError::Active);
+    assert_eq!(unregister(&image, 1), active);
+    let gone = unregister(&image, 3).expect("registered");
+    replay(&mut image, &[gone]);
+    assert_eq!(image.controllers().count(), 0);
+
+    let mut old = begun("4.4-IV1", &ALL);
+    let record = register_controller(&old, &registering(3, 33)).expect("new enough");
+    replay(&mut old, &[record]);
+    let too_old = Err(UnregisterControllerError::TooOld);
+    assert_eq!(
+        (unregister(&old, 3), unregister(&old, 1)),
+        (too_old, active)
     );
 }
 

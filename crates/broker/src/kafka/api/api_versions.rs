@@ -1,4 +1,7 @@
 //! ApiVersions: what this broker serves, and which features the cluster has finalized (KIP-35, KIP-584).
+//!
+//! Clients may say which broker of which cluster they mean. One that came to another broker, after addresses changed their owners,
+//! has to begin anew with its bootstrap servers (KIP-1242). The listener of controllers alone does not check that, as in Kafka.
 
 use std::sync::Arc;
 
@@ -19,6 +22,9 @@ const NAMED_FROM: i16 = 3;
 /// First version that says of a feature that it may be off. Clients from before break on a level of 0 (KAFKA-17492), so they
 /// are not told of such features at all.
 const LEVEL_0_FROM: i16 = 4;
+/// First version in which clients say whom they mean.
+const MEANT_FROM: i16 = 5;
+const NO_NODE: i32 = -1;
 
 #[must_use]
 pub(crate) fn handle(
@@ -27,9 +33,9 @@ pub(crate) fn handle(
     view: &View<'_>,
     (peers, kraft_version): (&[Served], i16),
 ) -> ApiVersionsResponse {
-    if NAMED_FROM <= version && software(request).is_none() {
+    if let Err(code) = check(request, version, view) {
         return ApiVersionsResponse {
-            error_code: ErrorCode::InvalidRequest.code(),
+            error_code: code.code(),
             ..ApiVersionsResponse::default()
         };
     }
@@ -67,6 +73,24 @@ pub(crate) fn handle(
         finalized_features_epoch: view.image.end() - 1,
         finalized_features: finalized.collect(),
         ..ApiVersionsResponse::default()
+    }
+}
+
+fn check(request: &ApiVersionsRequest, version: i16, view: &View<'_>) -> Result<(), ErrorCode> {
+    if NAMED_FROM <= version && software(request).is_none() {
+        return Err(ErrorCode::InvalidRequest);
+    }
+    if version < MEANT_FROM {
+        return Ok(());
+    }
+    match (&request.cluster_id, request.node_id) {
+        (None, NO_NODE) => Ok(()),
+        (None, _) | (Some(_), NO_NODE) => Err(ErrorCode::InvalidRequest),
+        (Some(_), _) if view.is_at_controllers() => Ok(()),
+        (Some(cluster), node) if cluster == view.cluster_id && node == view.broker.node_id.0 => {
+            Ok(())
+        }
+        (Some(_), _) => Err(ErrorCode::RebootstrapRequired),
     }
 }
 
@@ -141,6 +165,38 @@ mod tests {
     use super::*;
     use crate::kafka::api::fixture::Fixture;
 
+    #[test]
+    fn a_client_that_means_another_cluster_or_node_begins_anew() {
+        let fixture = Fixture::new("");
+        let (own, node) = (fixture.view().cluster_id, fixture.view().broker.node_id.0);
+        let code = |version, cluster: Option<&str>, node_id| {
+            let request = ApiVersionsRequest {
+                client_software_name: "probe".into(),
+                client_software_version: "1.0".into(),
+                cluster_id: cluster.map(str::to_owned),
+                node_id,
+            };
+            let response = handle(&request, version, &fixture.view(), (&[], 0));
+            assert_eq!(response.api_keys.is_empty(), response.error_code != 0);
+            ErrorCode::try_from(response.error_code).expect("known")
+        };
+        use ErrorCode::{InvalidRequest, None as Good, RebootstrapRequired};
+        for (cluster, node_id, expected) in [
+            (None, NO_NODE, Good),
+            (Some(own), node, Good),
+            (Some("other"), node, RebootstrapRequired),
+            (Some(own), node + 1, RebootstrapRequired),
+            (Some(own), i32::MAX - node, RebootstrapRequired),
+            (Some(""), node, RebootstrapRequired),
+            (Some(own), NO_NODE, InvalidRequest),
+            (Some("other"), NO_NODE, InvalidRequest),
+            (None, node, InvalidRequest),
+        ] {
+            assert_eq!(code(5, cluster, node_id), expected, "{cluster:?} {node_id}");
+            assert_eq!(code(4, cluster, node_id), Good);
+        }
+    }
+
     fn answer(name: &str, version: i16) -> ApiVersionsResponse {
         let request = ApiVersionsRequest {
             client_software_name: name.into(),
@@ -151,28 +207,30 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_those_of_kafka_4_3() {
-        let response = answer("probe", 4);
+    fn versions_are_those_of_kafka_4_4() {
+        let response = answer("probe", 5);
         let range = |key: i16| {
             let row = response.api_keys.iter().find(|row| row.api_key == key);
             row.map(|row| (row.min_version, row.max_version))
         };
-        // As a broker of Kafka 4.3 answered, for the keys that are served here.
+        // As a broker of Kafka 4.4 answered, for the keys that are served here.
         for (key, min, max) in [
             (0, 0, 13),
             (1, 4, 18),
             (2, 1, 11),
             (3, 0, 13),
-            (18, 0, 4),
+            (18, 0, 5),
             (19, 2, 7),
             (20, 1, 6),
             (21, 0, 2),
             (22, 0, 5),
             (23, 2, 4),
+            (28, 0, 6),
             (32, 1, 4),
             (33, 0, 2),
             (35, 1, 5),
             (37, 0, 3),
+            (42, 0, 3),
             (43, 0, 2),
             (44, 0, 1),
             (45, 0, 1),
@@ -183,6 +241,7 @@ mod tests {
             (61, 0, 0),
             (74, 0, 1),
             (75, 0, 0),
+            (94, 0, 0),
         ] {
             assert_eq!(range(key), Some((min, max)), "key {key}");
         }
@@ -272,7 +331,7 @@ mod tests {
             [ApiVersion {
                 api_key: 18,
                 min_version: 0,
-                max_version: 4
+                max_version: 5
             }]
         );
     }

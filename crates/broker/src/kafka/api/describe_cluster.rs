@@ -29,11 +29,10 @@ pub(crate) fn on_describe_cluster(call: &mut Call<'_>, request: DescribeClusterR
         .view(call.desk.shared.state.cluster_id())
         .led_by(quorum.view.leader);
     let settings = &view.broker.quorum;
-    let is_for_controllers = match &settings.controller_listener {
-        Some(own) => own.port == call.asker.local.port(),
-        // A door that serves both is what the asker takes it for.
-        None => settings.roles.controller && request.endpoint_type == CONTROLLERS,
-    };
+    // A door that serves both is what the asker takes it for.
+    let is_for_both = settings.controller_listener.is_none() && settings.roles.controller;
+    let is_for_controllers =
+        view.is_at_controllers() || is_for_both && request.endpoint_type == CONTROLLERS;
     let door = if is_for_controllers {
         Door::Controller(&quorum)
     } else {

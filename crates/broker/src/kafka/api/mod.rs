@@ -66,6 +66,7 @@ pub(crate) mod telemetry;
 pub(crate) mod txn;
 pub(crate) mod txn_offset_commit;
 pub(crate) mod unregister_broker;
+pub(crate) mod unregister_controller;
 pub(crate) mod update_features;
 pub(crate) mod write_txn_markers;
 
@@ -116,7 +117,7 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::DescribeGroups, 0, 6),
     served(ApiKey::ListGroups, 0, 5),
     served(ApiKey::SaslHandshake, 0, 1),
-    served(ApiKey::ApiVersions, 0, 4),
+    served(ApiKey::ApiVersions, 0, 5),
     served(ApiKey::CreateTopics, 2, 7),
     served(ApiKey::DeleteTopics, 1, 6),
     served(ApiKey::DeleteRecords, 0, 2),
@@ -126,7 +127,7 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::AddOffsetsToTxn, 0, 4),
     served(ApiKey::EndTxn, 0, 5),
     served(ApiKey::WriteTxnMarkers, 1, 2),
-    served(ApiKey::TxnOffsetCommit, 0, 5),
+    served(ApiKey::TxnOffsetCommit, 0, 6),
     served(ApiKey::DescribeAcls, 1, 3),
     served(ApiKey::CreateAcls, 1, 3),
     served(ApiKey::DeleteAcls, 1, 3),
@@ -140,7 +141,7 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::RenewDelegationToken, 1, 2),
     served(ApiKey::ExpireDelegationToken, 1, 2),
     served(ApiKey::DescribeDelegationToken, 1, 3),
-    served(ApiKey::DeleteGroups, 0, 2),
+    served(ApiKey::DeleteGroups, 0, 3),
     served(ApiKey::ElectLeaders, 0, 2),
     served(ApiKey::IncrementalAlterConfigs, 0, 1),
     served(ApiKey::AlterPartitionReassignments, 0, 1),
@@ -163,6 +164,7 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::DescribeTopicPartitions, 0, 0),
     served(ApiKey::AddRaftVoter, 0, 1),
     served(ApiKey::RemoveRaftVoter, 0, 0),
+    served(ApiKey::UnregisterController, 0, 0),
 ];
 
 const fn served_newest(key: ApiKey) -> Served {
@@ -486,6 +488,15 @@ mod tests {
             |_: &UnregisterBrokerRequest, _, view| {
                 let only = unregister_broker::refuse_the_only(view.image, view.broker.node_id);
                 only.expect("one broker")
+            },
+        );
+        check(
+            ApiKey::UnregisterController,
+            fixture,
+            |_: &UnregisterControllerRequest, _, view| {
+                let id = view.broker.node_id;
+                let decided = meta::decide::controller::unregister_controller(view.image, id, id);
+                unregister_controller::answer(decided.map(drop))
             },
         );
         check(

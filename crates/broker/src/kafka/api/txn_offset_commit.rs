@@ -22,10 +22,12 @@ use crate::ops::txn_offsets::{self, Committed, Committing, Refusal, TxnOffsets};
 use crate::ops::{Desk, Step, Tickets};
 
 /// First version whose clients know what to do while a coordinator is loaded (KAFKA-7296), the first whose clients know
-/// TRANSACTION_ABORTABLE, and the first that adds the offsets itself.
+/// TRANSACTION_ABORTABLE, the first that adds the offsets itself, and the first that names topics by their ids and knows the refusals
+/// of groups with member epochs (KIP-1319).
 const LOADING_VERSION: i16 = 2;
 const ABORTABLE_VERSION: i16 = 4;
 const ADDING_VERSION: i16 = 5;
+const IDS_VERSION: i16 = 6;
 
 pub(crate) fn on_txn_offset_commit(
     call: &mut Call<'_>,
@@ -68,7 +70,11 @@ fn unanswered(topic: &TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTop
 
 fn offsets(request: TxnOffsetCommitRequest, version: i16) -> TxnOffsets {
     let topic = |topic: TxnOffsetCommitRequestTopic| CommitTopic {
-        topic: TopicKey::Name(topic.name),
+        topic: if version >= IDS_VERSION {
+            TopicKey::Id(topic.topic_id)
+        } else {
+            TopicKey::Name(topic.name)
+        },
         partitions: topic.partitions.into_iter().map(partition).collect(),
     };
     TxnOffsets {
@@ -83,6 +89,7 @@ fn offsets(request: TxnOffsetCommitRequest, version: i16) -> TxnOffsets {
             member_id: request.member_id,
             instance_id: request.group_instance_id,
             generation: request.generation_id_or_member_epoch,
+            knows_member_epochs: version >= IDS_VERSION,
             producer: producer(request.producer_id, request.producer_epoch),
             topics: request.topics.into_iter().map(topic).collect(),
         },
@@ -140,6 +147,7 @@ fn answered(
                 Some(Err(Refusal::Coordinator(code))) => (known(code, version), true),
                 Some(Err(Refusal::Unauthorised)) => (ErrorCode::TopicAuthorizationFailed, false),
                 Some(Err(Refusal::Unknown)) => (ErrorCode::UnknownTopicOrPartition, false),
+                Some(Err(Refusal::UnknownId)) => (ErrorCode::UnknownTopicId, false),
                 None => (ErrorCode::UnknownServerError, false),
             };
             partition.error_code = code.code();
@@ -183,11 +191,11 @@ fn known(code: ErrorCode, version: i16) -> ErrorCode {
 
 #[cfg(test)]
 mod tests {
-    use wire::Request;
     use wire::messages::{
         AddOffsetsToTxnRequest, CreateTopicsRequest, EndTxnRequest, FindCoordinatorRequest,
         InitProducerIdRequest,
     };
+    use wire::{Request, Uuid};
 
     use super::*;
     use crate::event_loop::bench::{Bench, encoded};
@@ -309,6 +317,38 @@ mod tests {
             topic("t", &[(9, unknown)]),
         ];
         assert_eq!(answered(results, asked, ADDING_VERSION), told);
+    }
+
+    #[test]
+    fn topics_are_named_by_their_ids_in_the_last_version() {
+        let (mut bench, producer_id) = bench();
+        let image = bench.shard.desk.shared.catalog.image();
+        let known = image.topic("t").expect("created").id;
+        let of = |topic_id, partition_index, generation| {
+            let mut request = commit(producer_id, &["t"]);
+            request.generation_id_or_member_epoch = generation;
+            request.topics[0].topic_id = topic_id;
+            request.topics[0].partitions[0].partition_index = partition_index;
+            request
+        };
+        let (id, none) = (ErrorCode::UnknownTopicId, ErrorCode::None);
+        for (topic_id, index, generation, code) in [
+            (Uuid::ZERO, 0, -1, id),
+            (Uuid([9; 16]), 0, -1, id),
+            (known, 7, -1, ErrorCode::UnknownTopicOrPartition),
+            (known, 0, 3, ErrorCode::GroupIdNotFound),
+            (known, 0, -1, none),
+        ] {
+            let request = of(topic_id, index, generation);
+            let told = ask(&mut bench, &request, IDS_VERSION).topics;
+            assert_eq!((told.len(), told[0].topic_id), (1, topic_id));
+            assert_eq!(told[0].partitions[0].error_code, code.code(), "{request:?}");
+        }
+        let mut before = of(Uuid::ZERO, 0, 3);
+        before.group_id = "h".to_owned();
+        let told = ask(&mut bench, &before, ADDING_VERSION).topics;
+        let illegal = ErrorCode::IllegalGeneration.code();
+        assert_eq!(told[0].partitions[0].error_code, illegal);
     }
 
     #[test]

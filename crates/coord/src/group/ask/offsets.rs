@@ -36,6 +36,8 @@ pub struct TxnCommit {
     pub instance_id: Option<String>,
     /// Generation or member epoch; negative where the client does not say.
     pub generation: i32,
+    /// The client knows the refusals of groups with member epochs, and that of a group that is not there.
+    pub knows_member_epochs: bool,
     pub producer: Producer,
     pub topics: Vec<CommitTopic>,
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::Uuid;
 use wire::any::AnyRequest::{
     AddRaftVoter, ApiVersions, DescribeCluster, DescribeQuorum, GetTelemetrySubscriptions,
-    PushTelemetry, RemoveRaftVoter, UnregisterBroker, UpdateFeatures,
+    PushTelemetry, RemoveRaftVoter, UnregisterBroker, UnregisterController, UpdateFeatures,
 };
 use wire::messages::add_raft_voter_request as adding;
 use wire::messages::*;
@@ -20,8 +20,20 @@ pub(super) fn api_versions() -> Cases {
             ..ApiVersionsRequest::default()
         })
     };
+    let meant = |cluster_id: Option<&str>, node_id| {
+        ApiVersions(ApiVersionsRequest {
+            client_software_name: text("client"),
+            client_software_version: text("1.0"),
+            cluster_id: cluster_id.map(text),
+            node_id,
+        })
+    };
     let long = "n".repeat(3000);
     vec![
+        ("another cluster", meant(Some("other"), 1)),
+        ("an empty cluster", meant(Some(""), i32::MIN)),
+        ("a cluster without a node", meant(Some("other"), -1)),
+        ("a node without a cluster", meant(None, 1)),
         ("good names", of("client", "1.0")),
         ("no names", of("", "")),
         ("a dash in front", of("-client", "1.0")),
@@ -188,6 +200,13 @@ pub(super) fn unregister_broker() -> Cases {
     let of = |broker_id| UnregisterBroker(UnregisterBrokerRequest { broker_id });
     [i32::MIN, -1, 0, 1, 2, i32::MAX]
         .map(|id| ("a broker", of(id)))
+        .to_vec()
+}
+
+pub(super) fn unregister_controller() -> Cases {
+    let of = |controller_id| UnregisterController(UnregisterControllerRequest { controller_id });
+    [i32::MIN, -1, 0, 1, 2, i32::MAX]
+        .map(|id| ("a controller", of(id)))
         .to_vec()
 }
 

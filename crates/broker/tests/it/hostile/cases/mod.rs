@@ -126,6 +126,7 @@ pub(crate) fn requests(key: ApiKey, scene: &Scene) -> Cases {
         ApiKey::UpdateFeatures => cluster::update_features(),
         ApiKey::DescribeCluster => cluster::describe_cluster(),
         ApiKey::UnregisterBroker => cluster::unregister_broker(),
+        ApiKey::UnregisterController => cluster::unregister_controller(),
         ApiKey::AddRaftVoter => cluster::add_raft_voter(),
         ApiKey::RemoveRaftVoter => cluster::remove_raft_voter(),
         ApiKey::AlterPartition => nodes::alter_partition(),

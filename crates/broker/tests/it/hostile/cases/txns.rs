@@ -288,7 +288,12 @@ pub(super) fn txn_offset_commit(scene: &Scene) -> Cases {
             .collect(),
         ..Default::default()
     };
-    let one = || vec![topic(TOPIC, vec![0], 1)];
+    let one = || {
+        vec![committing::TxnOffsetCommitRequestTopic {
+            topic_id: scene.topic_id,
+            ..topic(TOPIC, vec![0], 1)
+        }]
+    };
     let of = |id: &str, producer_id, producer_epoch, topics| TxnOffsetCommitRequest {
         transactional_id: text(id),
         group_id: text(SIMPLE),
