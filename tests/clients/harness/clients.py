@@ -1,5 +1,6 @@
 """The list of clients: what each needs, how its program is started, how its results are read."""
 
+import functools
 import pathlib
 import subprocess
 import sys
@@ -13,11 +14,12 @@ CLIENT_SECONDS_MAX = 600
 
 class Client:
     def __init__(self, name, what, command, *needs, is_quick=False, is_own=False, phases=("live",), dirs=1, settings=None,
-                 is_raw=False, seconds=CLIENT_SECONDS_MAX):
+                 is_raw=False, seconds=CLIENT_SECONDS_MAX, kafka=None):
         self.name, self.what, self.command, self.needs = name, what, command, needs
         self.is_quick, self.phases = is_quick, phases
         self.dirs = dirs  # log directories that its broker has
         self.seconds = seconds  # it may run for
+        self.kafka = kafka  # the version of Kafka's clients and tools that its program takes; None: the newest
         self.settings = settings  # that its broker starts with, besides the defaults
         self.is_raw = is_raw  # its requests go to one broker, whoever leads: it is left out for several nodes
         self.is_own = is_own  # asks about our own command line, so it is left out for other brokers
@@ -32,7 +34,7 @@ class Client:
 
     def execute(self, env, log):
         """Runs the program to its end; returns (version, facts). Everything else it prints goes to the log."""
-        env = dict(env, PYTHONPATH=str(HERE), PYTHONDONTWRITEBYTECODE="1")
+        env = dict(env, PYTHONPATH=str(HERE), PYTHONDONTWRITEBYTECODE="1", KAFKA_VERSION=self.kafka or installs.KAFKA)
         command = list(map(str, self.command()))
         version, facts = "", []
         with log.open("w") as out:
@@ -69,6 +71,21 @@ def venv_script(name, file="test.py"):
     return lambda: [installs.VENV_PYTHON, HERE / name / file]
 
 
+def of_kafka(version, suffix=""):
+    """Kafka's own clients and tools of a version."""
+    classes = functools.partial(installs.java_classes, version)
+    streams = functools.partial(installs.streams_classes, version)
+    jars = functools.partial(installs.kafka_jars, version)
+    return [
+        Client("java" + suffix, "Kafka's own Java clients",
+               lambda: [*installs.java_command("384m", "WARN", installs.java_classpath(version)), "clients.Main"], classes, dirs=2, kafka=version),
+        Client("streams" + suffix, "Kafka Streams: counts, windows, joins, exactly once",
+               lambda: [*installs.java_command("640m", "WARN", installs.streams_classpath(version)), "clients.StreamsMain"], streams, kafka=version),
+        Client("tools" + suffix, "Kafka's own command line tools", script("tools"), jars, phases=("live", "stopped", "restarted"),
+               dirs=2, seconds=3 * CLIENT_SECONDS_MAX, kafka=version),  # a JVM for each question: slow on a machine that does more
+    ]
+
+
 ALL = [
     Client("kcat", "the command line client on librdkafka", script("kcat"), installs.kcat, is_quick=True),
     Client("librdkafka", "confluent-kafka for Python", venv_script("librdkafka"), installs.python_clients, is_quick=True),
@@ -83,11 +100,8 @@ ALL = [
            phases=("live", "restarted", "killed")),
     Client("franz", "franz-go for Go: kgo, kadm, kmsg", lambda: [installs.FRANZ], installs.franz),
     Client("franz_suite", "franz-go's own tests: chains of groups and transactions", script("franz_suite"), installs.franz_suite),
-    Client("java", "Kafka's own Java clients",
-           lambda: [*installs.java_command("384m", "WARN"), "clients.Main"], installs.java_classes, dirs=2),
-    Client("streams", "Kafka Streams: counts, windows, joins, exactly once",
-           lambda: [*installs.java_command("640m", "WARN", f"{installs.FRAMEWORK_JARS}/*:{installs.STREAMS_CLASSES}"),
-                    "clients.StreamsMain"], installs.streams_classes),
+    *of_kafka(installs.KAFKA),
+    *of_kafka(installs.KAFKA_BEFORE, "-before"),
     Client("connect", "Kafka Connect, distributed, with exactly-once sources", venv_script("connect"), installs.python_clients,
            installs.framework_jars),
     Client("mirror", "MirrorMaker 2 between Apache Kafka and this broker, both ways", venv_script("mirror"), installs.python_clients,
@@ -100,8 +114,6 @@ ALL = [
     Client("spark", "Spark Structured Streaming", lambda: [installs.SPARK_PYTHON, HERE / "spark/test.py"], installs.spark),
     Client("sarama", "Sarama for Go: producers, groups, transactions", lambda: [installs.SARAMA], installs.sarama),
     Client("rdkafka", "the rdkafka crate for Rust", lambda: [installs.RDKAFKA], installs.rdkafka),
-    Client("tools", "Kafka's own command line tools", script("tools"), installs.kafka_jars, phases=("live", "stopped", "restarted"),
-           dirs=2, seconds=3 * CLIENT_SECONDS_MAX),  # a JVM for each question: slow on a machine that does more
     Client("kafkajs", "kafkajs for Node.js", lambda: ["node", HERE / "kafkajs/test.js"], installs.kafkajs, installs.kcat),
     Client("aiokafka", "aiokafka for Python", venv_script("python", "aiokafka_test.py"), installs.python_clients),
     Client("kafka-python", "kafka-python", venv_script("python", "kafka_python_test.py"), installs.python_clients),

@@ -19,10 +19,13 @@ FRANZ = CACHE / "franz"
 FRANZ_SUITE = CACHE / "franz_suite"
 SARAMA = CACHE / "sarama"
 RDKAFKA = CACHE / "rdkafka"
-JARS = CACHE / "jars"
-CLASSES = CACHE / "classes"
-FRAMEWORK_JARS = CACHE / "framework-jars"
-STREAMS_CLASSES = CACHE / "streams-classes"
+# The version of Kafka's clients, tools and broker, also for a test's program; and the one before, whose clients and tools run as well.
+KAFKA = os.environ.get("KAFKA_VERSION", "4.4.0")
+KAFKA_BEFORE = "4.3.0"
+JARS = CACHE / f"jars-{KAFKA}"
+CLASSES = CACHE / f"classes-{KAFKA}"
+# File connectors of another version than the worker's do not run in it.
+FRAMEWORK_JARS = CACHE / f"framework-jars-{KAFKA_BEFORE}"
 FLINK_JARS = CACHE / "flink-jars"
 FLINK_CLASSES = CACHE / "flink-classes"
 FLINK_PYTHON_JARS = CACHE / "flink-python-jars"
@@ -122,25 +125,29 @@ def franz_suite():
         ([go_command(), "test", "-c", "-mod=readonly", "-o", FRANZ_SUITE, "github.com/twmb/franz-go/pkg/kgo"], folder)])
 
 
-def collect_jars(name, pom, folder):
+def collect_jars(name, pom, folder, version=None):
+    """At `version` of Kafka instead of the one that the file names."""
     missing = need("java", "install a Java 17 JDK", "default-jdk-headless") or need("mvn", "apt-get install maven", "maven")
+    chosen = [f"-Dkafka.version={version}"] if version else []
     return missing or once(name, [pom], lambda: [
-        (["mvn", "-q", "-B", "-f", pom, f"-Djars.dir={folder}", f"-DbuildDirectory={CACHE}/mvn", "package"], HERE)])
+        (["mvn", "-q", "-B", "-f", pom, *chosen, f"-Djars.dir={folder}", f"-DbuildDirectory={CACHE}/mvn", "package"], HERE)])
 
 
-def kafka_jars():
-    return collect_jars("jars", HERE / "java/pom.xml", JARS)
+def kafka_jars(version=KAFKA):
+    name = f"jars-{version}"
+    return collect_jars(name, HERE / "java/pom.xml", CACHE / name, version)
 
 
 def framework_jars():
-    return collect_jars("framework-jars", HERE / "java/frameworks.xml", FRAMEWORK_JARS)
+    return collect_jars(f"framework-jars-{KAFKA_BEFORE}", HERE / "java/frameworks.xml", FRAMEWORK_JARS)
 
 
-def java_classes():
-    missing = kafka_jars() or need("javac", "install a Java 17 JDK", "default-jdk-headless")
+def java_classes(version=KAFKA):
+    missing = kafka_jars(version) or need("javac", "install a Java 17 JDK", "default-jdk-headless")
     sources = sorted((HERE / "java/src").glob("*.java"))
-    return missing or once("classes", sources, lambda: [
-        (["javac", "-Xlint:all,-serial", "-cp", f"{JARS}/*", "-d", CLASSES, *sources], HERE)])
+    name = f"classes-{version}"
+    return missing or once(name, sources, lambda: [
+        (["javac", "-Xlint:all,-serial", "-cp", f"{CACHE}/jars-{version}/*", "-d", CACHE / name, *sources], HERE)])
 
 
 def compiled(name, folder, jars, classes):
@@ -151,8 +158,22 @@ def compiled(name, folder, jars, classes):
         (["javac", "-Xlint:all,-serial,-classfile", "-cp", f"{jars}/*", "-d", classes, *sources], HERE)])
 
 
-def streams_classes():
-    return framework_jars() or compiled("streams-classes", "streams", FRAMEWORK_JARS, STREAMS_CLASSES)
+def streams_jars(version):
+    return CACHE / f"streams-jars-{version}"
+
+
+def streams_classes(version=KAFKA):
+    jars, classes = streams_jars(version), f"streams-classes-{version}"
+    missing = collect_jars(jars.name, HERE / "java/streams.xml", jars, version)
+    return missing or compiled(classes, "streams", jars, CACHE / classes)
+
+
+def streams_classpath(version=KAFKA):
+    return f"{streams_jars(version)}/*:{CACHE}/streams-classes-{version}"
+
+
+def java_classpath(version=KAFKA):
+    return f"{CACHE}/jars-{version}/*:{CACHE}/classes-{version}"
 
 
 def flink_classes():
@@ -187,7 +208,7 @@ def rdkafka():
         (build, folder), (["cp", CACHE / "rdkafka-target/release/rdkafka-test", RDKAFKA], HERE)])
 
 
-def java_command(heap="256m", level="ERROR", classpath=f"{JARS}/*:{CLASSES}"):
+def java_command(heap="256m", level="ERROR", classpath=java_classpath()):
     """A JVM with Kafka's jars: short-lived tools start faster without the optimising compiler."""
     quick = ["-XX:TieredStopAtLevel=1"] if heap == "256m" else []
     return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Xshare:auto", *quick, f"-Dclients.log.level={level}",

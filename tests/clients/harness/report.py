@@ -26,7 +26,7 @@ def print_total(results):
 
 # Where we knowingly answer otherwise than Kafka. Each is allowed by a test that says so.
 DIFFERENCES = """
-## Where we differ from Kafka 4.3
+## Where we differ from Kafka 4.4
 
 - A batch is checked by its checksum and its header. Its records are walked only where a setting of the topic asks about
   records: compaction, bounds of timestamps, another codec. Kafka walks, and decompresses, every batch. So a client that
@@ -167,7 +167,7 @@ def features(parts, order):
 INTRODUCTION = """# Compatibility
 
 What clients that others wrote do against this broker. Written by `tests/clients/run --report` from its own results: each
-client's part reports the run of its day. `tests/clients/run --kafka` runs the same tests against Apache Kafka 4.3.0.
+client's part reports the run of its day. `tests/clients/run --kafka` runs the same tests against Apache Kafka 4.4.0.
 """
 
 CLIENTS = """

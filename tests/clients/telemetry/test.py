@@ -139,4 +139,4 @@ def what_does_not_fit_is_refused_and_the_broker_goes_on():
         equal(push(c, instance, number, b""), INVALID_REQUEST, "a push after the last")
 
 
-main(f"Java 4.3.0, librdkafka {ck.libversion()[0]}")
+main(f"Java {installs.KAFKA}, librdkafka {ck.libversion()[0]}")

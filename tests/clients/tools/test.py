@@ -9,7 +9,7 @@ import time
 
 import coordinated  # noqa: F401  registers its facts
 from command import run, tool, wait_for
-from harness import raw
+from harness import installs, raw
 from harness.check import BOOTSTRAP, DATA_DIR, FACTOR, TMP, Skip, equal, fact, main, new_name, that, topic, topic_here
 
 STATE = TMP / "tools.json"  # what the running broker was given, for the facts about its files afterwards
@@ -333,7 +333,7 @@ def kafka_features_describes_and_moves_levels():
     level = lambda: re.search(r"^Feature: transaction.version\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 2\s+FinalizedVersionLevel: (\d)",
                               features("describe"), re.M).group(1)
     equal(level(), "2", "at first")
-    that(re.search(r"^Feature: metadata.version\s+SupportedMinVersion: 3.3-IV3\s+SupportedMaxVersion: 4.3-IV0\s", features("describe"), re.M), features("describe"))
+    that(re.search(r"^Feature: metadata.version\s+SupportedMinVersion: 3.3-IV3\s+SupportedMaxVersion: 4.4-IV2\s", features("describe"), re.M), features("describe"))
     out = features("downgrade", "--feature", "transaction.version=1", "--dry-run")
     that("transaction.version can be downgraded to 1." in out and level() == "2", out)
     out = features("downgrade", "--feature", "transaction.version=1")
@@ -520,4 +520,4 @@ def dynamic_settings_and_features_survive_a_restart():
 
 
 if __name__ == "__main__":
-    main("Kafka 4.3.0")
+    main(f"Kafka {installs.KAFKA}")

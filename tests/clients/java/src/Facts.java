@@ -1,8 +1,11 @@
 package clients;
 
+import java.io.IOException;
+import java.io.InputStream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
+import java.util.Properties;
 import java.util.UUID;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -19,6 +22,15 @@ final class Facts {
     /** Times by which waits are longer, where faults go on meanwhile. */
     static final int PATIENCE = Integer.parseInt(System.getenv().getOrDefault("PATIENCE", "1"));
     static final long WAIT_SECONDS = 15 * PATIENCE;
+
+    /** From the clients' jar: the class that knows it has another package in each release. */
+    static String kafkaVersion() throws IOException {
+        Properties version = new Properties();
+        try (InputStream file = KafkaFuture.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            version.load(file);
+        }
+        return version.getProperty("version");
+    }
 
     interface Body {
         void run() throws Exception;

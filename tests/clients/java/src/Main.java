@@ -1,13 +1,12 @@
 package clients;
 
 import java.util.Locale;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 /** Kafka's own Java clients: producer, consumers, admin client. */
 final class Main {
     public static void main(String[] args) throws Exception {
         Locale.setDefault(Locale.ROOT);
-        System.out.println("version " + AppInfoParser.getVersion());
+        System.out.println("version " + Facts.kafkaVersion());
         Facts facts = new Facts();
         int failed;
         try (Administration administration = new Administration(); Records records = new Records(administration);

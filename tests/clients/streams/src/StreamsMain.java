@@ -1,13 +1,12 @@
 package clients;
 
 import java.util.Locale;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 /** Kafka Streams: whole applications with their internal topics, state stores and transactions. */
 final class StreamsMain {
     public static void main(String[] args) throws Exception {
         Locale.setDefault(Locale.ROOT);
-        System.out.println("version " + AppInfoParser.getVersion());
+        System.out.println("version " + Facts.kafkaVersion());
         Facts facts = new Facts();
         int failed;
         try (StreamsTopics topics = new StreamsTopics()) {
