@@ -4,15 +4,14 @@
 #![no_main]
 
 use bytes::Bytes;
-use coord::Caller;
 use coord::group::ask::{
-    ConsumerHeartbeat, DeleteOffsets, DeleteTopic, Heartbeat, Join, MemberAssignment, Protocol,
-    Sync,
+    ConsumerDescribe, ConsumerHeartbeat, DeleteOffsets, DeleteTopic, Describe, Heartbeat, Join,
+    MemberAssignment, Protocol, Sync,
 };
 use coord::group::{Answer, Ask};
 use esker_fuzz::World;
 use libfuzzer_sys::fuzz_target;
-use model::PartitionIndex;
+use model::{PartitionIndex, Ticket};
 use wire::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use wire::{Message, Reader, Schema, Uuid, Writer};
 
@@ -75,12 +74,12 @@ fn meet(how: u8, subscription: &[u8], assignment: &[u8]) {
         }
         gather(&mut world, &mut members, assignment);
     }
-    world.ask(Ask::Describe {
+    world.ask(Ask::Describe(Describe {
         group_id: GROUP.to_owned(),
-    });
-    world.ask(Ask::ConsumerDescribe {
+    }));
+    world.ask(Ask::ConsumerDescribe(ConsumerDescribe {
         group_id: GROUP.to_owned(),
-    });
+    }));
     if how & 4 != 0 {
         world.ask(consumer_beat(-1));
         gather(&mut world, &mut members, assignment);
@@ -93,7 +92,7 @@ fn meet(how: u8, subscription: &[u8], assignment: &[u8]) {
 
 /// All join, sync and beat. Members without id are given one.
 fn gather(world: &mut World, members: &mut [(String, &[u8])], assignment: &[u8]) {
-    let callers: Vec<Caller> = members
+    let callers: Vec<Ticket> = members
         .iter()
         .map(|(id, metadata)| world.send(join(id, metadata)))
         .collect();

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use coord::group::Ask as GroupAsk;
-use coord::group::ask::{ConsumerHeartbeat, Join, Protocol};
-use coord::txn::{self, Answer, Ask, Transactions};
+use coord::group::ask::{self, ConsumerHeartbeat, Join, Protocol};
+use coord::txn::{self, Answer, Ask, Markers, Transactions};
 use coord::{Moment, Step};
 use esker_fuzz::{Entry, World, caller};
 use libfuzzer_sys::fuzz_target;
@@ -37,12 +37,12 @@ fn groups(entries: Vec<Entry>) {
     };
     for id in &ids {
         world.offsets(id).expect("a tool may ask");
-        world.ask(GroupAsk::Describe {
+        world.ask(GroupAsk::Describe(ask::Describe {
             group_id: id.clone(),
-        });
-        world.ask(GroupAsk::ConsumerDescribe {
+        }));
+        world.ask(GroupAsk::ConsumerDescribe(ask::ConsumerDescribe {
             group_id: id.clone(),
-        });
+        }));
         world.ask(GroupAsk::ConsumerHeartbeat(ConsumerHeartbeat {
             group_id: id.clone(),
             member_id: "new".to_owned(),
@@ -68,9 +68,9 @@ fn groups(entries: Vec<Entry>) {
         world.turn();
     }
     for id in &ids {
-        world.ask(GroupAsk::Delete {
+        world.ask(GroupAsk::Delete(ask::Delete {
             group_id: id.clone(),
-        });
+        }));
     }
     world.check_restart(&ids);
 }
@@ -90,6 +90,12 @@ fn group_of(entry: &Entry) -> Option<String> {
     }
 }
 
+/// The outcome of a question, and of others that waited for it.
+struct Told {
+    answers: Vec<Answer>,
+    markers: Vec<Markers>,
+}
+
 struct Ledger {
     machine: Transactions,
     log: Vec<TransactionRecord>,
@@ -107,8 +113,7 @@ impl Ledger {
             log,
             now_ms: 1_000,
         };
-        let begun = ledger.machine.on_loaded(ledger.at());
-        assert!(begun.records.is_empty(), "a load decides nothing");
+        ledger.machine.on_loaded(ledger.at());
         ledger
     }
 
@@ -119,12 +124,12 @@ impl Ledger {
         }
     }
 
-    fn ask(&mut self, ask: Ask) -> Vec<Answer> {
+    fn ask(&mut self, ask: Ask) -> Told {
         let step = self.machine.ask(caller(1), ask, self.at());
         self.perform(step)
     }
 
-    fn perform(&mut self, step: Step<TransactionRecord, Answer>) -> Vec<Answer> {
+    fn perform(&mut self, step: Step<TransactionRecord, Answer, Markers>) -> Told {
         for record in step.records {
             let (key, value) = record
                 .encode(self.machine.record_version(&record))
@@ -133,7 +138,11 @@ impl Ledger {
             self.machine.replay(&again);
             self.log.push(again);
         }
-        step.answers.into_iter().map(|(_, answer)| answer).collect()
+        let answers = step.answers.into_iter().map(|reply| reply.into_parts().1);
+        Told {
+            answers: answers.collect(),
+            markers: step.effects,
+        }
     }
 
     fn turn(&mut self) {
@@ -145,7 +154,10 @@ impl Ledger {
     }
 
     fn all(&mut self) -> Vec<txn::Described> {
-        match self.ask(Ask::List(Arc::default())).pop() {
+        let list = txn::List {
+            filter: Arc::default(),
+        };
+        match self.ask(Ask::List(list)).answers.pop() {
             Some(Answer::List(all)) => all,
             other => panic!("asked for a list, told {other:?}"),
         }
@@ -186,47 +198,45 @@ fn use_it(ledger: &mut Ledger, known: &txn::Described) {
     let places = vec![("t".to_owned(), 0), ("t".to_owned(), 1)];
     for producer in [before, known.producer] {
         for version in [0, 2] {
-            ledger.ask(Ask::Add {
+            ledger.ask(Ask::Add(txn::Add {
                 transactional_id: id(),
                 producer,
                 places: places.clone(),
                 version,
                 may_wait: version == 2,
-            });
-            ledger.ask(Ask::Verify {
+            }));
+            ledger.ask(Ask::Verify(txn::Verify {
                 transactional_id: id(),
                 producer,
                 places: places.clone(),
-            });
-            let ended = ledger.ask(Ask::End {
+            }));
+            let ended = ledger.ask(Ask::End(txn::End {
                 transactional_id: id(),
                 producer,
                 committed: version == 0,
                 version,
                 fresh: Some(ProducerId(1_000)),
-            });
+            }));
             complete(ledger, ended);
         }
     }
     for expected in [None, Some(before), Some(known.producer)] {
-        let begun = ledger.ask(Ask::Init {
+        let begun = ledger.ask(Ask::Init(txn::Init {
             transactional_id: id(),
             timeout_ms: 1_000,
             expected,
             fresh: Some(ProducerId(2_000)),
-        });
+        }));
         complete(ledger, begun);
     }
     ledger.turn();
 }
 
-fn complete(ledger: &mut Ledger, answers: Vec<Answer>) {
-    for answer in answers {
-        if let Answer::Markers(markers) = answer {
-            ledger.ask(Ask::Marked {
-                transactional_id: markers.transactional_id,
-                producer: markers.producer,
-            });
-        }
+fn complete(ledger: &mut Ledger, told: Told) {
+    for markers in told.markers {
+        ledger.ask(Ask::Marked(txn::Marked {
+            transactional_id: markers.transactional_id,
+            producer: markers.producer,
+        }));
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use coord::group::ask::{FetchOffsets, FetchedTopic};
 use coord::group::{self, Groups, Settings, record_version};
-use coord::{Caller, Moment, Step};
+use coord::{Moment, Reply, Step};
 use model::{InboxId, Instant, ProducerEpoch, ProducerId, Ticket, Timestamp, WaiterKey};
 use wire::group::GroupRecord;
 use wire::{DecodeError, ErrorCode, Uuid};
@@ -143,18 +143,18 @@ const RECORDS_MAX: usize = 10_000;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// One of several questions.
-pub fn caller(number: u64) -> Caller {
-    Caller::Ticket(Ticket {
+pub fn caller(number: u64) -> Ticket {
+    Ticket {
         inbox: InboxId(0),
         key: WaiterKey(number),
         part: 0,
-    })
+    }
 }
 
 pub struct World {
     pub groups: Groups,
     pub log: Vec<Entry>,
-    pub told: BTreeMap<Caller, group::Answer>,
+    pub told: BTreeMap<Ticket, group::Answer>,
     now_ms: u64,
     callers: u64,
 }
@@ -219,7 +219,7 @@ impl World {
     }
 
     /// Asks; the answer may come with that to another question.
-    pub fn send(&mut self, ask: group::Ask) -> Caller {
+    pub fn send(&mut self, ask: group::Ask) -> Ticket {
         self.callers += 1;
         let caller = caller(self.callers);
         let step = self.groups.ask(caller, ask, self.at(), &Topics);
@@ -250,8 +250,8 @@ impl World {
                 producer: step.producer.map(|(id, _)| id.0),
             });
         }
-        self.told.extend(step.anyway);
-        self.told.extend(step.answers);
+        let replies = step.anyway.into_iter().chain(step.answers);
+        self.told.extend(replies.map(Reply::into_parts));
     }
 
     pub fn mark(&mut self, producer: i64, committed: bool) {

@@ -5,27 +5,24 @@
 //! schemas. Does no IO, reads no clock, throws no dice, and never answers by itself: its driver does with each [`Step`]
 //!
 //! 1. append the records as one batch; if that is refused, every caller of the step gets a retriable error instead, except those who
-//!    are answered anyway;
+//!    are answered anyway, and the effects are dropped;
 //! 2. `replay` each record: the only place where durable state changes, and the same code as after a restart;
-//! 3. send the answers once these records, and all that were appended before them, are committed.
+//! 3. send the answers and begin the effects once these records, and all that were appended before them, are committed.
+
+#[macro_use]
+mod question;
 
 pub mod group;
 mod pattern;
 pub mod txn;
 
 pub use pattern::Pattern;
+pub use question::{Caller, Question, Reply};
 
-use model::{Instant, ProducerEpoch, ProducerId, Ticket, Timestamp};
+use std::convert::Infallible;
+
+use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
 use wire::Uuid;
-
-/// Where an answer goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Caller {
-    /// To the question that waits under this ticket.
-    Ticket(Ticket),
-    /// To the driver, which asked nothing: it has something to do when the records are committed.
-    Driver,
-}
 
 /// When something happens: timers run on `now`, records carry `wall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,37 +33,40 @@ pub struct Moment {
 
 /// The decision of a machine. Answers need not be for the one who asked: the last member to join answers for all.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step<R, A> {
+pub struct Step<R, A, E = Infallible> {
     pub records: Vec<R>,
     /// The records belong to a transaction of this producer: they count when its marker says so.
     pub producer: Option<(ProducerId, ProducerEpoch)>,
-    pub answers: Vec<(Caller, A)>,
+    pub answers: Vec<Reply<A>>,
     /// Answers that are given whether the records are written or not: they do not rest on them.
-    pub anyway: Vec<(Caller, A)>,
+    pub anyway: Vec<Reply<A>>,
+    /// Work for the driver, once the records are committed.
+    pub effects: Vec<E>,
 }
 
-impl<R, A> Default for Step<R, A> {
+impl<R, A, E> Default for Step<R, A, E> {
     fn default() -> Self {
         Step {
             records: Vec::new(),
             producer: None,
             answers: Vec::new(),
             anyway: Vec::new(),
+            effects: Vec::new(),
         }
     }
 }
 
-impl<R, A> Step<R, A> {
+impl<R, A, E> Step<R, A, E> {
     /// Nothing is to be written, only said.
     #[must_use]
-    pub fn answer(caller: Caller, answer: A) -> Self {
+    pub fn answer<Q: Question<AnyAnswer = A>>(caller: Caller<Q>, answer: Q::Answer) -> Self {
         Step {
-            answers: vec![(caller, answer)],
+            answers: vec![caller.answer(answer)],
             ..Step::default()
         }
     }
 
-    pub fn extend(&mut self, other: Step<R, A>) {
+    pub fn extend(&mut self, other: Step<R, A, E>) {
         assert!(
             other.producer == self.producer || other.records.is_empty(),
             "one step is one batch"
@@ -74,6 +74,7 @@ impl<R, A> Step<R, A> {
         self.records.extend(other.records);
         self.answers.extend(other.answers);
         self.anyway.extend(other.anyway);
+        self.effects.extend(other.effects);
     }
 }
 
@@ -103,14 +104,20 @@ pub fn partition_of(id: &str, partitions: i32) -> i32 {
     hash.checked_abs().unwrap_or(0) % partitions.max(1)
 }
 
+/// The asker of `question` in a test.
+#[cfg(test)]
+fn caller<Q: Question>(question: &Q) -> Caller<Q> {
+    Caller::of(question, ticket(1))
+}
+
 /// One of several questions of a test.
 #[cfg(test)]
-fn caller(number: u64) -> Caller {
-    Caller::Ticket(Ticket {
+fn ticket(number: u64) -> model::Ticket {
+    model::Ticket {
         inbox: model::InboxId(0),
         key: model::WaiterKey(number),
         part: 0,
-    })
+    }
 }
 
 #[cfg(test)]

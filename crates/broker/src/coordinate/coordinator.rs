@@ -6,36 +6,30 @@
 //! everyone; it never answers from half of its state. It is of one leader epoch: in another one the log is another broker's, or was
 //! meanwhile, and its coordinator begins anew.
 
+mod load;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use coord::{Caller, Moment, Step, Topics, txn};
+use coord::{Moment, Reply, Step, Topics, txn};
 use log::producer::Origin;
-use model::{Instant, LeaderEpoch, Offset, Sequence};
-use partition::{
-    Acks, Isolation, Marker, Partition, ReadError, ReadRequest, Records, Scope, Stamp, Warrant,
-};
+use model::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence};
+use partition::{Acks, Marker, Partition, ReadError, Stamp, Warrant};
 use wire::ErrorCode;
-use wire::records::{Batch, BatchBuilder, Caps, Codec, ControlRecord, RecordIter, Source};
+use wire::records::{BatchBuilder, Codec};
 
+use super::fleet::{Asked, Output};
 use super::machine::Machine;
 use super::marking::append_marker;
 use super::question::Basis;
 use crate::error;
 use crate::settings::Settings;
 
-/// Log bytes read in one piece while loading.
-const LOAD_READ_BYTES: usize = 256 << 10;
 /// Records that share a batch, where the topic allows so much: enough for a hundred commits, and no reader has to unpack much for
 /// one of them.
 const TOGETHER_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a record in a batch besides key and value, at most.
 const RECORD_BYTES: usize = 40;
-
-/// When to look again whether what a load has still to read is durable, unless somebody asks before. It is told to nobody here: on a
-/// full disk it may take hours.
-const LOAD_PAUSE: Duration = Duration::from_millis(10);
 
 enum State {
     /// Replayed up to here.
@@ -55,41 +49,65 @@ pub(super) struct Coordinator<M: Machine> {
     settings: Arc<Settings>,
     codec: Codec,
     state: State,
-    unwritten: Option<Unwritten<M::Answer>>,
-    /// The machine's first step when it was loaded, for nobody who asked.
-    begun: Option<Step<M::Record, M::Answer>>,
+    unwritten: Option<Unwritten<M>>,
 }
 
-/// Records that the machine has replayed already, and what was said since the first of them.
-struct Unwritten<A> {
+/// Records that the machine has replayed already, and the answers and effects since the first of them.
+struct Unwritten<M: Machine> {
     records: BatchBuilder,
-    answers: Vec<(Caller, A)>,
+    results: Results<M>,
 }
 
-impl<A> Unwritten<A> {
+/// Answers and effects that rest on the same records.
+struct Results<M: Machine> {
+    answers: Vec<Reply<M::Answer>>,
+    effects: Vec<M::Effect>,
+}
+
+impl<M: Machine> Default for Results<M> {
+    fn default() -> Self {
+        Results {
+            answers: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+}
+
+impl<M: Machine> Results<M> {
+    fn extend(&mut self, others: Results<M>) {
+        self.answers.extend(others.answers);
+        self.effects.extend(others.effects);
+    }
+
+    /// The records are in the log of `basis`.
+    fn release(self, basis: &Basis, output: &mut Output) {
+        for reply in self.answers {
+            output.answer(reply, basis);
+        }
+        let effects = self.effects.into_iter();
+        let effects = effects.map(|effect| (basis.clone(), effect.into()));
+        output.effects.extend(effects);
+    }
+
+    /// The records are not in the log: nothing has come of what was decided.
+    fn refuse(self, code: ErrorCode, output: &mut Output) {
+        for (ticket, _) in self.answers.into_iter().map(Reply::into_parts) {
+            output.refuse(ticket, code);
+        }
+    }
+}
+
+impl<M: Machine> Unwritten<M> {
     fn has_room(&self, bytes: usize, bytes_max: usize) -> bool {
         self.records.size_estimate() + bytes <= bytes_max
     }
 }
 
-/// One finding of a load.
-enum Piece {
-    /// Batches, which are replayed.
-    Read { next: Offset, bytes: usize },
-    /// Batches that nobody may see yet, or that are under repair. No more are appended before they are replayed.
-    NotYet,
-    /// The end of the log.
-    End,
-}
-
 /// Key and value.
 type EncodedRecord = (Bytes, Option<Bytes>);
 
-/// Answers that may leave when their basis is committed.
-pub(super) struct Progress<A> {
-    pub(super) answers: Vec<(Caller, Result<A, ErrorCode>)>,
-    pub(super) basis: Basis,
-}
+/// The step of a machine.
+type StepOf<M> = Step<<M as Machine>::Record, <M as Machine>::Answer, <M as Machine>::Effect>;
 
 impl<M: Machine> Coordinator<M> {
     pub(super) fn new(log: Arc<Partition>, epoch: LeaderEpoch, settings: &Arc<Settings>) -> Self {
@@ -102,7 +120,6 @@ impl<M: Machine> Coordinator<M> {
             codec: M::codec(settings),
             state: State::Loading(start),
             unwritten: None,
-            begun: None,
         }
     }
 
@@ -134,17 +151,15 @@ impl<M: Machine> Coordinator<M> {
         refused.is_some_and(|why| !matches!(why, ReadError::Offline))
     }
 
-    /// The outcome of the load.
-    pub(super) fn take_begun(&mut self) -> Option<Progress<M::Answer>> {
-        let begun = self.begun.take()?;
-        assert!(begun.records.is_empty(), "a load decides nothing");
-        Some(self.said(all(begun.answers, Ok(()))))
-    }
-
     /// Appends the marker of a transaction with records in this log, and lets the machine know. Nothing may be unwritten.
-    pub(super) fn mark(&mut self, marker: Marker, at: Moment) -> Result<(), ErrorCode> {
+    pub(super) fn mark(
+        &mut self,
+        marker: Marker,
+        at: Moment,
+        output: &mut Output,
+    ) -> Result<(), ErrorCode> {
         assert!(self.unwritten.is_none(), "a marker comes behind it");
-        self.load(&mut { LOAD_READ_BYTES }, at);
+        self.load(&mut { load::READ_BYTES }, at, output);
         match self.state {
             State::Active => {}
             State::Loading(_) | State::Waiting(..) => {
@@ -181,24 +196,25 @@ impl<M: Machine> Coordinator<M> {
 
     pub(super) fn ask(
         &mut self,
-        caller: Caller,
-        ask: M::Ask,
-        warrant: Warrant,
+        asked: Asked<M>,
         at: Moment,
         topics: &dyn Topics,
-    ) -> Progress<M::Answer> {
+        output: &mut Output,
+    ) {
         // The log of a new topic, or one that fits a single read, is there at once.
-        self.load(&mut { LOAD_READ_BYTES }, at);
+        self.load(&mut { load::READ_BYTES }, at, output);
         let refusal = match self.state {
             State::Active if !self.holds_office() => ErrorCode::NotCoordinator,
             State::Active => {
-                let step = self.machine.ask(caller, ask, at, topics);
-                return self.perform(step, warrant, at);
+                let step = self.machine.ask(asked.ticket, asked.ask, at, topics);
+                // Its answer says what became of it.
+                _ = self.perform(step, asked.warrant, at, output);
+                return;
             }
             State::Loading(_) | State::Waiting(..) => ErrorCode::CoordinatorLoadInProgress,
             State::Failed => ErrorCode::NotCoordinator,
         };
-        self.said(vec![(caller, Err(refusal))])
+        output.refuse(asked.ticket, refusal);
     }
 
     pub(super) fn on_topics_gone(
@@ -206,25 +222,31 @@ impl<M: Machine> Coordinator<M> {
         gone: &[String],
         at: Moment,
         topics: &dyn Topics,
-    ) -> Progress<M::Answer> {
+        output: &mut Output,
+    ) {
         match self.state {
             State::Active => {
                 let bytes_max = self.batch_bytes_max();
                 let step = self.machine.on_topics_gone(gone, at, topics, bytes_max);
-                return self.perform(step, Warrant::None, at);
+                // The next ticks try again if the log refuses it.
+                _ = self.perform(step, Warrant::None, at, output);
             }
             State::Loading(_) | State::Waiting(..) => self.machine.on_topics_gone_early(gone, at),
             State::Failed => {}
         }
-        self.said(Vec::new())
     }
 
-    /// The partition is no longer looked after from here: whoever waits is told so. Nothing may be unwritten.
-    pub(super) fn resign(mut self) -> Progress<M::Answer> {
+    /// The partition is no longer looked after from here: everyone who waits is refused. Nothing may be unwritten.
+    pub(super) fn resign(mut self, output: &mut Output) {
         assert!(self.unwritten.is_none(), "somebody waits for it");
-        let waiting = self.machine.abandon().into_iter();
-        let answers = waiting.map(|caller| (caller, Err(ErrorCode::NotCoordinator)));
-        self.said(answers.collect())
+        self.abandon(output);
+        output.resigned.push(self.basis());
+    }
+
+    fn abandon(&mut self, output: &mut Output) {
+        for ticket in self.machine.abandon() {
+            output.refuse(ticket, ErrorCode::NotCoordinator);
+        }
     }
 
     pub(super) fn tick(
@@ -232,115 +254,102 @@ impl<M: Machine> Coordinator<M> {
         at: Moment,
         topics: &dyn Topics,
         fresh: txn::Fresh<'_>,
-    ) -> Progress<M::Answer> {
+        output: &mut Output,
+    ) {
         if let State::Waiting(from, _) = self.state {
             self.state = State::Loading(from);
-            return self.said(Vec::new());
+            return;
         }
-        let mut progress = self.said(Vec::new());
+        let mut is_too_large = false;
         for step in (self.machine).tick(at, topics, fresh, self.batch_bytes_max()) {
-            let said = self.perform(step, Warrant::None, at);
-            progress.answers.extend(said.answers);
+            let is_awaited = !(step.answers.is_empty() && step.effects.is_empty());
+            let refused = self.perform(step, Warrant::None, at, output).err();
+            is_too_large |= is_awaited && refused == Some(ErrorCode::MessageTooLarge);
         }
-        let is_too_large = |(_, answer): &(Caller, Result<M::Answer, ErrorCode>)| {
-            matches!(answer, Err(ErrorCode::MessageTooLarge))
-        };
-        if progress.answers.iter().any(is_too_large)
-            && let Some(complaint) = self.machine.on_too_large()
-        {
+        if is_too_large && let Some(complaint) = self.machine.on_too_large() {
             tracing::error!(target: env::logs::COORDINATORS, "{}: {complaint}", self.name());
-        }
-        progress
-    }
-
-    fn said(&self, answers: Vec<(Caller, Result<M::Answer, ErrorCode>)>) -> Progress<M::Answer> {
-        Progress {
-            answers,
-            basis: self.basis(),
         }
     }
 
     fn perform(
         &mut self,
-        mut step: Step<M::Record, M::Answer>,
+        step: StepOf<M>,
         warrant: Warrant,
         at: Moment,
-    ) -> Progress<M::Answer> {
-        let mut said = self.answer(std::mem::take(&mut step.anyway));
-        said.answers.extend(self.write(step, warrant, at).answers);
-        said
+        output: &mut Output,
+    ) -> Result<(), ErrorCode> {
+        let anyway = Results {
+            answers: step.anyway,
+            effects: Vec::new(),
+        };
+        self.tell(anyway, output);
+        let results = Results {
+            answers: step.answers,
+            effects: step.effects,
+        };
+        let written = self.write(&step.records, step.producer, warrant, at, output);
+        match written {
+            Ok(()) => self.tell(results, output),
+            Err(code) => results.refuse(code, output),
+        }
+        written
     }
 
     /// Writes what was decided, or has it written with what comes next; the machine learns of it by replay, as it will after a
     /// restart.
     fn write(
         &mut self,
-        step: Step<M::Record, M::Answer>,
+        decided: &[M::Record],
+        producer: Option<(ProducerId, ProducerEpoch)>,
         warrant: Warrant,
         at: Moment,
-    ) -> Progress<M::Answer> {
+        output: &mut Output,
+    ) -> Result<(), ErrorCode> {
         if !matches!(self.state, State::Active) {
             // The step before it in the same tick was refused, and what it was decided from forgotten.
-            return self.said(all(step.answers, Err(ErrorCode::CoordinatorNotAvailable)));
+            return Err(ErrorCode::CoordinatorNotAvailable);
         }
-        if step.records.is_empty() {
-            return self.answer(step.answers);
+        if decided.is_empty() {
+            return Ok(());
         }
-        let records = match self.encode(&step.records) {
-            Ok(records) => records,
-            Err(code) => return self.said(all(step.answers, Err(code))),
-        };
+        let records = self.encode(decided)?;
         let bytes = records.iter().map(record_bytes).sum();
         let bytes_max = self.together_bytes_max();
-        let is_plain = step.producer.is_none() && warrant == Warrant::None;
+        let is_plain = producer.is_none() && warrant == Warrant::None;
         let may_wait = is_plain && bytes <= bytes_max && self.may_wait();
-        let mut said = match &self.unwritten {
-            Some(unwritten) if may_wait && unwritten.has_room(bytes, bytes_max) => {
-                self.said(Vec::new())
-            }
-            _ => self.flush(at),
-        };
+        let has_room = |unwritten: &Unwritten<M>| unwritten.has_room(bytes, bytes_max);
+        if !(may_wait && self.unwritten.as_ref().is_some_and(has_room)) {
+            self.flush(at, output);
+        }
         if !matches!(self.state, State::Active) {
             // The records that it was decided from are not in the log.
-            let refusal = Err(ErrorCode::CoordinatorNotAvailable);
-            said.answers.extend(all(step.answers, refusal));
-            return said;
+            return Err(ErrorCode::CoordinatorNotAvailable);
         }
         let mut builder = BatchBuilder::new().compression(self.codec);
         if may_wait {
             let unwritten = self.unwritten.get_or_insert_with(|| Unwritten {
                 records: builder,
-                answers: Vec::new(),
+                results: Results::default(),
             });
             push(&mut unwritten.records, &records, at);
-            unwritten.answers.extend(step.answers);
-            for record in &step.records {
-                self.machine.replay(record, None);
+        } else {
+            if let Some((id, epoch)) = producer {
+                builder = builder.producer(id, epoch, Sequence(-1)).transactional();
             }
-            return said;
+            push(&mut builder, &records, at);
+            self.append(builder, warrant, at)?;
         }
-        if let Some((id, epoch)) = step.producer {
-            builder = builder.producer(id, epoch, Sequence(-1)).transactional();
+        for record in decided {
+            self.machine.replay(record, producer);
         }
-        push(&mut builder, &records, at);
-        let written = self.append(builder, warrant, at);
-        if written.is_ok() {
-            for record in &step.records {
-                self.machine.replay(record, step.producer);
-            }
-        }
-        said.answers.extend(all(step.answers, written));
-        said
+        Ok(())
     }
 
-    /// Such answers rest on unwritten records as well.
-    fn answer(&mut self, answers: Vec<(Caller, M::Answer)>) -> Progress<M::Answer> {
+    /// Results of decisions that are in the log, or wait to be written. The others rest on unwritten records as well.
+    fn tell(&mut self, results: Results<M>, output: &mut Output) {
         match &mut self.unwritten {
-            Some(unwritten) => {
-                unwritten.answers.extend(answers);
-                self.said(Vec::new())
-            }
-            None => self.said(all(answers, Ok(()))),
+            Some(unwritten) => unwritten.results.extend(results),
+            None => results.release(&self.basis(), output),
         }
     }
 
@@ -359,29 +368,25 @@ impl<M: Machine> Coordinator<M> {
     }
 
     /// Writes what is not written. When that cannot be, the machine knows what is not in the log: it starts anew from there, and
-    /// whoever waits is told so.
-    pub(super) fn flush(&mut self, at: Moment) -> Progress<M::Answer> {
-        let Some(unwritten) = self.unwritten.take() else {
-            return self.said(Vec::new());
+    /// everyone who waits is refused.
+    pub(super) fn flush(&mut self, at: Moment, output: &mut Output) {
+        let Some(Unwritten { records, results }) = self.unwritten.take() else {
+            return;
         };
-        let written = self.append(unwritten.records, Warrant::None, at);
-        let written = written.map_err(|code| match code {
-            ErrorCode::NotCoordinator => code,
+        let code = match self.append(records, Warrant::None, at) {
+            Ok(()) => return results.release(&self.basis(), output),
+            Err(ErrorCode::NotCoordinator) => ErrorCode::NotCoordinator,
             // Asked again, each of them may be written.
-            _ => ErrorCode::CoordinatorNotAvailable,
-        });
-        let mut answers = all(unwritten.answers, written);
-        if written.is_err() {
-            let waiting = self.machine.abandon().into_iter();
-            answers.extend(waiting.map(|caller| (caller, Err(ErrorCode::NotCoordinator))));
-            let gone = self.machine.take_gone_topics();
-            self.machine = M::new(&self.settings);
-            if !gone.is_empty() {
-                self.machine.on_topics_gone_early(&gone, at);
-            }
-            self.state = State::Loading(self.log.bounds().log_start);
+            Err(_) => ErrorCode::CoordinatorNotAvailable,
+        };
+        results.refuse(code, output);
+        self.abandon(output);
+        let gone = self.machine.take_gone_topics();
+        self.machine = M::new(&self.settings);
+        if !gone.is_empty() {
+            self.machine.on_topics_gone_early(&gone, at);
         }
-        self.said(answers)
+        self.state = State::Loading(self.log.bounds().log_start);
     }
 
     fn encode(&self, records: &[M::Record]) -> Result<Vec<EncodedRecord>, ErrorCode> {
@@ -417,130 +422,9 @@ impl<M: Machine> Coordinator<M> {
         }
     }
 
-    /// Replays at most `budget` bytes; `Active` when the end is reached.
-    ///
-    /// A batch that was appended before the one that was refused is not durable (1), a load that ended before it would be asked and
-    /// decide without it (2), and whoever waits for the batch is told that it counts (3). So a load ends where the log does.
-    pub(super) fn load(&mut self, budget: &mut usize, at: Moment) {
-        if let State::Waiting(from, _) = self.state {
-            self.state = State::Loading(from);
-        }
-        while let State::Loading(from) = self.state {
-            if *budget == 0 {
-                return;
-            }
-            match self.load_piece(from) {
-                Ok(Piece::Read { next, bytes }) => {
-                    *budget = budget.saturating_sub(bytes);
-                    self.state = State::Loading(next);
-                }
-                Ok(Piece::NotYet) => {
-                    self.state = State::Waiting(from, at.now.plus(LOAD_PAUSE));
-                }
-                Ok(Piece::End) => {
-                    let begun = self.machine.on_loaded(at);
-                    self.begun = (!begun.answers.is_empty()).then_some(begun);
-                    self.state = State::Active;
-                }
-                // It resigns as soon as this broker acts on the metadata that say so.
-                Err(_) if self.is_succeeded() => {
-                    self.state = State::Waiting(from, at.now.plus(LOAD_PAUSE));
-                }
-                Err(reason) => {
-                    tracing::error!(target: env::logs::COORDINATORS, "{} cannot be loaded: {reason}", self.name());
-                    self.state = State::Failed;
-                }
-            }
-        }
-    }
-
-    /// Replays the batches at `from`.
-    fn load_piece(&mut self, from: Offset) -> Result<Piece, String> {
-        let from = from.max(self.log.bounds().log_start);
-        let request = ReadRequest {
-            from,
-            bytes_max: LOAD_READ_BYTES,
-            memory_bytes_max: usize::MAX,
-            at_least_one: true,
-            current_epoch: self.epoch,
-            scope: Scope::of_leader(Isolation::Uncommitted),
-        };
-        let read = match self.log.read(request) {
-            // Another replica is asked for it: the load goes on then.
-            Err(ReadError::UnderRepair { .. }) => return Ok(Piece::NotYet),
-            read => read.map_err(|error| error.to_string())?,
-        };
-        let batches = match read.records {
-            Records::AtEnd => Vec::new(),
-            Records::Memory(batches) => batches,
-            Records::File(slice) => {
-                let bytes = slice.read().map_err(|error| error.to_string())?;
-                Batch::cut(&bytes, Source::Log)
-                    .take_while(|batch| batch.is_ok())
-                    .flatten()
-                    .collect()
-            }
-        };
-        let Some(last) = batches.last() else {
-            // Compaction may have left nothing up to what is committed, or to the end. A batch that is missing is an error of the read.
-            let is_all = read.bounds.high_watermark == read.bounds.log_end;
-            return Ok(if is_all { Piece::End } else { Piece::NotYet });
-        };
-        let next = last.next_offset();
-        let bytes = batches.iter().map(|batch| batch.size()).sum();
-        for batch in &batches {
-            self.replay(batch)?;
-        }
-        Ok(Piece::Read { next, bytes })
-    }
-
-    fn replay(&mut self, batch: &Batch) -> Result<(), String> {
-        if batch.attributes().is_control() {
-            if let Some(ControlRecord::EndTxn(end)) = ControlRecord::read(batch) {
-                self.machine
-                    .replay_marker(batch.producer_id(), end.committed);
-            }
-            return Ok(());
-        }
-        let producer = batch
-            .attributes()
-            .is_transactional()
-            .then(|| (batch.producer_id(), batch.producer_epoch()));
-        let plain = batch
-            .plain(Caps::default())
-            .map_err(|error| error.to_string())?;
-        for record in RecordIter::new(&plain, batch.record_count()) {
-            let record = record.map_err(|error| error.to_string())?;
-            let (Some(key), value) = (record.key, record.value) else {
-                continue;
-            };
-            match M::decode(
-                plain.slice_ref(key),
-                value.map(|value| plain.slice_ref(value)),
-            ) {
-                Ok(record) => self.machine.replay(&record, producer),
-                // A newer node wrote something that this one does not know: it keeps it, and goes on without.
-                Err(wire::DecodeError::ApiKey { .. }) => {}
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        Ok(())
-    }
-
     fn name(&self) -> String {
         format!("coordinator of {}-{}", self.log.topic, self.log.index)
     }
-}
-
-/// The same outcome for everyone.
-fn all<A>(
-    answers: Vec<(Caller, A)>,
-    outcome: Result<(), ErrorCode>,
-) -> Vec<(Caller, Result<A, ErrorCode>)> {
-    let answers = answers.into_iter();
-    answers
-        .map(|(caller, answer)| (caller, outcome.map(|()| answer)))
-        .collect()
 }
 
 fn record_bytes((key, value): &EncodedRecord) -> usize {

@@ -2,35 +2,29 @@
 //!
 //! Names no desk: a desk owns one of these, and its drivers are in the files beside.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coord::{group, txn};
 use model::{InboxId, Instant, Ticket, WaiterKey};
 
-use super::coordinator::Coordinator;
+use super::fleet::{AnyFleet, Fleet};
 use super::marking::Marking;
 use super::question::Basis;
 use super::remote::Remote;
 use crate::meters::lag::Committed;
 use crate::net::{Pending, Timers};
+use crate::settings::Settings;
 use crate::topics::Topics;
 
 /// The coordinators of one shard.
 pub(crate) struct Coordinators {
     pub(super) inbox: InboxId,
-    pub(super) groups: BTreeMap<i32, Coordinator<group::Groups>>,
-    pub(super) transactions: BTreeMap<i32, Coordinator<txn::Transactions>>,
-    /// No coordinator wants to be looked at before. May be early, never late: a turn of the shard asks this instead of each of
-    /// up to a hundred coordinators.
-    pub(super) earliest: Option<Instant>,
-    pub(super) is_loading: bool,
-    /// Partitions whose groups have decided something that is not written.
-    pub(super) unwritten: BTreeSet<i32>,
+    pub(super) groups: Fleet<group::Groups>,
+    pub(super) transactions: Fleet<txn::Transactions>,
     /// The topics that the coordinators were made from; another pointer means that partitions came or went.
     pub(super) seen: Option<Arc<Topics>>,
-    /// The settings that they go by.
-    pub(super) settings: Option<Arc<group::Settings>>,
+    /// The settings that the coordinators go by.
+    pub(super) settings: Option<Arc<Settings>>,
     /// Decided transactions whose markers are written.
     pub(super) markings: Pending<Marking>,
     /// Markings that are to be tried again.
@@ -44,11 +38,8 @@ impl Coordinators {
     pub(crate) fn new(inbox: InboxId) -> Coordinators {
         Coordinators {
             inbox,
-            groups: BTreeMap::new(),
-            transactions: BTreeMap::new(),
-            earliest: None,
-            is_loading: false,
-            unwritten: BTreeSet::new(),
+            groups: Fleet::new(),
+            transactions: Fleet::new(),
             seen: None,
             settings: None,
             markings: Pending::new(),
@@ -63,8 +54,7 @@ impl Coordinators {
 
     /// Offsets that the groups of this shard have committed, `most` rows of it.
     pub(crate) fn committed(&self, most: usize) -> Vec<Committed> {
-        let loaded = (self.groups.values()).filter_map(Coordinator::active);
-        let rows = loaded.flat_map(group::Groups::committed);
+        let rows = self.groups.active().flat_map(group::Groups::committed);
         let rows = rows.map(|(group, topic, partition, offset)| Committed {
             group: Arc::clone(group),
             topic: Arc::clone(topic),
@@ -74,38 +64,29 @@ impl Coordinators {
         rows.take(most).collect()
     }
 
-    /// When one of them wants to be looked at, or earlier.
+    pub(super) fn fleets(&self) -> [&dyn AnyFleet; 2] {
+        [&self.groups, &self.transactions]
+    }
+
+    /// In the order in which they have their turns.
+    pub(super) fn fleets_mut(&mut self) -> [&mut dyn AnyFleet; 2] {
+        [&mut self.groups, &mut self.transactions]
+    }
+
+    /// When some coordinator needs a turn, or earlier.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.earliest
+        let deadlines = self.fleets().map(AnyFleet::next_deadline);
+        deadlines.into_iter().flatten().min()
     }
 
-    /// Some coordinator has not read its log to the end.
+    /// True if some coordinator has not read its log to the end.
     pub(crate) fn is_loading(&self) -> bool {
-        self.is_loading
+        self.fleets().into_iter().any(AnyFleet::is_loading)
     }
 
-    /// Some coordinator has decided what is not written yet.
+    /// True if some coordinator has decisions that are not written.
     pub(crate) fn has_unwritten(&self) -> bool {
-        !self.unwritten.is_empty()
-    }
-
-    /// A coordinator was asked, loaded or marked: its deadline may have come nearer.
-    pub(super) fn expect(&mut self, deadline: Option<Instant>) {
-        self.earliest = [self.earliest, deadline].into_iter().flatten().min();
-    }
-
-    /// Asks each of them, so that deadlines that moved away do not wake the shard again.
-    pub(super) fn renew_earliest(&mut self) {
-        let groups = self.groups.values().filter_map(Coordinator::next_deadline);
-        let transactions = self.transactions.values();
-        self.earliest = groups
-            .chain(transactions.filter_map(Coordinator::next_deadline))
-            .min();
-    }
-
-    pub(super) fn renew_loading(&mut self) {
-        self.is_loading = self.groups.values().any(Coordinator::is_loading)
-            || self.transactions.values().any(Coordinator::is_loading);
+        self.fleets().into_iter().any(AnyFleet::has_unwritten)
     }
 
     /// True if the ticket is one of a marking.

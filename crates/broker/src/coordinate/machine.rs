@@ -1,23 +1,45 @@
 //! The needs of a driver from a machine, whichever topic it looks after.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use coord::{Caller, Moment, Step, Topics, group, txn};
-use model::{Instant, ProducerEpoch, ProducerId};
+use coord::{Moment, Step, Topics, group, txn};
+use model::{Instant, ProducerEpoch, ProducerId, Ticket};
 use wire::group::GroupRecord;
 use wire::records::Codec;
 use wire::transaction::TransactionRecord;
 use wire::{DecodeError, EncodeError};
 
+use super::question::Said;
 use crate::settings::Settings;
+
+/// Work for the driver of a machine, once what the machine decided is committed.
+pub(crate) enum Effect {
+    Mark(txn::Markers),
+}
+
+impl From<txn::Markers> for Effect {
+    fn from(markers: txn::Markers) -> Effect {
+        Effect::Mark(markers)
+    }
+}
+
+impl From<Infallible> for Effect {
+    fn from(none: Infallible) -> Effect {
+        match none {}
+    }
+}
 
 pub(crate) trait Machine {
     type Record;
     type Ask;
-    type Answer;
+    type Answer: Into<Said>;
+    type Effect: Into<Effect>;
 
+    /// The internal topic whose partitions have such a machine each.
+    const TOPIC: &'static str;
     /// True if the decisions of one turn of the shard become one batch.
     const WRITES_TOGETHER: bool;
 
@@ -30,14 +52,15 @@ pub(crate) trait Machine {
     fn encode(&self, record: &Self::Record) -> Result<(Bytes, Option<Bytes>), EncodeError>;
     fn replay(&mut self, record: &Self::Record, producer: Option<(ProducerId, ProducerEpoch)>);
     fn replay_marker(&mut self, producer: ProducerId, committed: bool);
-    fn on_loaded(&mut self, at: Moment) -> Step<Self::Record, Self::Answer>;
+    /// Every record is in. Returns what is to be done now, as the last driver of this log may not have done it.
+    fn on_loaded(&mut self, at: Moment) -> Vec<Self::Effect>;
     fn ask(
         &mut self,
-        caller: Caller,
+        ticket: Ticket,
         ask: Self::Ask,
         at: Moment,
         topics: &dyn Topics,
-    ) -> Step<Self::Record, Self::Answer>;
+    ) -> Step<Self::Record, Self::Answer, Self::Effect>;
     /// Steps that are written one by one; what is refused of one is no matter of the others. A batch may have `batch_bytes_max`.
     fn tick(
         &mut self,
@@ -45,14 +68,14 @@ pub(crate) trait Machine {
         topics: &dyn Topics,
         fresh: txn::Fresh<'_>,
         batch_bytes_max: usize,
-    ) -> Vec<Step<Self::Record, Self::Answer>>;
+    ) -> Vec<Step<Self::Record, Self::Answer, Self::Effect>>;
     fn next_deadline(&self) -> Option<Instant>;
     /// The decision of the last tick does not fit a batch. Returns a line for the operator, once for each matter.
     fn on_too_large(&mut self) -> Option<String> {
         None
     }
     /// Gives itself up: whoever waits for an answer will not have it from this machine.
-    fn abandon(&mut self) -> Vec<Caller>;
+    fn abandon(&mut self) -> Vec<Ticket>;
     /// Topics were deleted while the log is read.
     fn on_topics_gone_early(&mut self, gone: &[String], at: Moment);
     /// Deleted topics of which something is still remembered, for the machine that takes the place of this one.
@@ -64,14 +87,16 @@ pub(crate) trait Machine {
         at: Moment,
         topics: &dyn Topics,
         batch_bytes_max: usize,
-    ) -> Step<Self::Record, Self::Answer>;
+    ) -> Step<Self::Record, Self::Answer, Self::Effect>;
 }
 
 impl Machine for group::Groups {
     type Record = GroupRecord;
     type Ask = group::Ask;
     type Answer = group::Answer;
+    type Effect = Infallible;
 
+    const TOPIC: &'static str = meta::name::OFFSETS;
     const WRITES_TOGETHER: bool = true;
 
     fn new(settings: &Settings) -> Self {
@@ -105,19 +130,19 @@ impl Machine for group::Groups {
         self.replay_marker(producer, committed);
     }
 
-    fn on_loaded(&mut self, at: Moment) -> Step<GroupRecord, group::Answer> {
+    fn on_loaded(&mut self, at: Moment) -> Vec<Infallible> {
         self.on_loaded(at);
-        Step::default()
+        Vec::new()
     }
 
     fn ask(
         &mut self,
-        caller: Caller,
+        ticket: Ticket,
         ask: group::Ask,
         at: Moment,
         topics: &dyn Topics,
     ) -> Step<GroupRecord, group::Answer> {
-        self.ask(caller, ask, at, topics)
+        self.ask(ticket, ask, at, topics)
     }
 
     fn tick(
@@ -134,7 +159,7 @@ impl Machine for group::Groups {
         self.next_deadline()
     }
 
-    fn abandon(&mut self) -> Vec<Caller> {
+    fn abandon(&mut self) -> Vec<Ticket> {
         self.abandon()
     }
 
@@ -161,7 +186,9 @@ impl Machine for txn::Transactions {
     type Record = TransactionRecord;
     type Ask = txn::Ask;
     type Answer = txn::Answer;
+    type Effect = txn::Markers;
 
+    const TOPIC: &'static str = meta::name::TRANSACTIONS;
     const WRITES_TOGETHER: bool = false;
 
     fn new(settings: &Settings) -> Self {
@@ -198,18 +225,18 @@ impl Machine for txn::Transactions {
     /// No transaction ever has records in this log.
     fn replay_marker(&mut self, _producer: ProducerId, _committed: bool) {}
 
-    fn on_loaded(&mut self, at: Moment) -> Step<TransactionRecord, txn::Answer> {
+    fn on_loaded(&mut self, at: Moment) -> Vec<txn::Markers> {
         self.on_loaded(at)
     }
 
     fn ask(
         &mut self,
-        caller: Caller,
+        ticket: Ticket,
         ask: txn::Ask,
         at: Moment,
         _topics: &dyn Topics,
-    ) -> Step<TransactionRecord, txn::Answer> {
-        self.ask(caller, ask, at)
+    ) -> Step<TransactionRecord, txn::Answer, txn::Markers> {
+        self.ask(ticket, ask, at)
     }
 
     fn tick(
@@ -218,7 +245,7 @@ impl Machine for txn::Transactions {
         _topics: &dyn Topics,
         fresh: txn::Fresh<'_>,
         _batch_bytes_max: usize,
-    ) -> Vec<Step<TransactionRecord, txn::Answer>> {
+    ) -> Vec<Step<TransactionRecord, txn::Answer, txn::Markers>> {
         vec![self.tick(at, fresh)]
     }
 
@@ -234,7 +261,7 @@ impl Machine for txn::Transactions {
         self.next_deadline()
     }
 
-    fn abandon(&mut self) -> Vec<Caller> {
+    fn abandon(&mut self) -> Vec<Ticket> {
         self.abandon()
     }
 
@@ -251,7 +278,7 @@ impl Machine for txn::Transactions {
         _at: Moment,
         _topics: &dyn Topics,
         _batch_bytes_max: usize,
-    ) -> Step<TransactionRecord, txn::Answer> {
+    ) -> Step<TransactionRecord, txn::Answer, txn::Markers> {
         Step::default()
     }
 }

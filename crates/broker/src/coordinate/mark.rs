@@ -14,8 +14,10 @@ use partition::{Marker, NeverCommitted, News};
 use wire::ErrorCode;
 use wire::records::EndTxn;
 
+use super::fleet::Output;
 use super::marking::{Marking, append_marker, is_moot, is_moot_elsewhere};
-use super::question::{Answered, Asked, Basis, Question, Said};
+use super::query::{self, Query};
+use super::question::{Answered, Basis, Said};
 use super::remote::Mark;
 use crate::ops::Desk;
 
@@ -102,11 +104,10 @@ impl Desk {
         for (index, place) in left {
             let ticket = self.coordinators.ticket(waiter, index);
             match self.way_of(&place) {
-                Way::Here => self.send_question(Asked {
-                    partition: place.1,
-                    ticket,
-                    question: Question::MarkerAt(place, marker),
-                }),
+                Way::Here => {
+                    let index = place.1;
+                    query::Mark(place, marker).send(self, index, ticket);
+                }
                 Way::To(broker) => {
                     let mark = Mark {
                         ticket,
@@ -170,7 +171,7 @@ impl Desk {
             }
             return self.coordinators.retries.set(now.plus(RETRY), waiter);
         }
-        let ask = txn::Ask::Marked {
+        let marked = txn::Marked {
             transactional_id: marking.transactional_id.clone(),
             producer: txn::Producer {
                 id: marking.marker.producer_id,
@@ -179,11 +180,7 @@ impl Desk {
         };
         let partition = marking.decided.log.index.0;
         let ticket = self.coordinators.ticket(waiter, COMPLETION);
-        self.send_question(Asked {
-            partition,
-            ticket,
-            question: Question::Txn(ask),
-        });
+        marked.send(self, partition, ticket);
     }
 
     /// The outcome of one marker, or of the completion.
@@ -261,21 +258,15 @@ impl Desk {
         let at = self.moment();
         // The marker comes behind it.
         self.write_decisions();
+        let mut output = Output::default();
         let groups = &mut self.coordinators.groups;
         let written = match &log {
             // Deleted, and the records with it. What is elsewhere needs its marker, and is tried again.
             Err(why) => Err(crate::error::absent(*why)),
-            Ok(_) if topic == meta::name::OFFSETS => match groups.get_mut(index) {
-                Some(coordinator) => {
-                    let marked = coordinator.mark(marker, at);
-                    let deadline = coordinator.next_deadline();
-                    self.coordinators.expect(deadline);
-                    marked
-                }
-                None => Err(ErrorCode::NotCoordinator),
-            },
+            Ok(_) if topic == meta::name::OFFSETS => groups.mark(*index, marker, at, &mut output),
             Ok(log) => append_marker(log, marker, at),
         };
+        self.on_output(output);
         self.send_answer(Answered {
             ticket,
             said: written.map(|()| Said::Marked),

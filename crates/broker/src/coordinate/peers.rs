@@ -1,12 +1,12 @@
 //! Errands of a desk at other brokers: which broker gets what, and what becomes of the answers.
 
 use bytes::Bytes;
-use coord::txn;
-use model::{BrokerId, WaiterKey};
+use model::{BrokerId, Ticket, WaiterKey};
 
 use super::coordinators::Coordinators;
 use super::mark::By;
-use super::question::{Answered, Asked, Question, Said};
+use super::query::Query;
+use super::question::{self, Answered, Said};
 use super::remote::{Errand, JOINS_VERSION, Join, MARKS_VERSION, Outcome, Request};
 use super::txn_settings;
 use crate::control::{Order, Outgoing, Recipient};
@@ -14,37 +14,22 @@ use crate::ops::Desk;
 use crate::topics::Topics;
 
 impl Desk {
-    /// Takes a question that another broker is to be asked; gives back any other.
-    pub(super) fn keep_question(&mut self, asked: Asked) -> Option<Asked> {
-        let Asked {
-            partition,
-            ticket,
-            question,
-        } = asked;
-        let question = match question {
-            Question::Joining(ask) => match self.other_coordinator(partition) {
-                Some(broker) => {
-                    let broker_settings = &self.shared.catalog.config().broker;
-                    let until = self.now.plus(txn_settings(broker_settings).add_wait_max);
-                    let join = Join {
-                        ticket,
-                        partition,
-                        until: if may_wait(&ask) { until } else { self.now },
-                        pause: None,
-                        ask,
-                    };
-                    self.coordinators.remote.join(broker, join);
-                    return None;
-                }
-                None => Question::Txn(ask),
-            },
-            other => other,
+    /// Brings a join to the coordinator of its transaction, on whichever broker that is.
+    pub(super) fn send_join(&mut self, join: question::Join, partition: i32, ticket: Ticket) {
+        let Some(broker) = self.other_coordinator(partition) else {
+            return join.send(self, partition, ticket);
         };
-        Some(Asked {
-            partition,
+        let broker_settings = &self.shared.catalog.config().broker;
+        let until = self.now.plus(txn_settings(broker_settings).add_wait_max);
+        let may_wait = matches!(&join, question::Join::Add(add) if add.may_wait);
+        let join = Join {
             ticket,
-            question,
-        })
+            partition,
+            until: if may_wait { until } else { self.now },
+            pause: None,
+            ask: join,
+        };
+        self.coordinators.remote.join(broker, join);
     }
 
     /// The other broker whose transactions those of a partition are. None where they are ours, or nobody's.
@@ -120,8 +105,4 @@ impl Desk {
             }
         }
     }
-}
-
-fn may_wait(ask: &txn::Ask) -> bool {
-    matches!(ask, txn::Ask::Add { may_wait: true, .. })
 }

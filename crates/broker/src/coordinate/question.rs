@@ -1,4 +1,4 @@
-//! Questions to coordinators and what becomes of them, as they travel between inboxes.
+//! Questions to coordinators and their answers, as they travel between inboxes.
 
 use std::sync::Arc;
 
@@ -7,19 +7,54 @@ use model::{LeaderEpoch, Ticket};
 use partition::{Marker, NeverCommitted, Partition, Warrant};
 use wire::ErrorCode;
 
+/// Partitions that are to join a transaction, or have done so if the client is right.
+#[derive(Debug)]
+pub(crate) enum Join {
+    Add(txn::Add),
+    Verify(txn::Verify),
+}
+
+impl Join {
+    pub(crate) fn transactional_id(&self) -> &str {
+        match self {
+            Join::Add(add) => &add.transactional_id,
+            Join::Verify(verify) => &verify.transactional_id,
+        }
+    }
+}
+
+impl From<Join> for txn::Ask {
+    fn from(join: Join) -> txn::Ask {
+        match join {
+            Join::Add(add) => txn::Ask::Add(add),
+            Join::Verify(verify) => txn::Ask::Verify(verify),
+        }
+    }
+}
+
 /// Something for the machine of one partition.
 pub(crate) enum Question {
     Group(group::Ask),
     /// Offsets of a transaction: what they may do in the log of the group.
     TxnOffsets(group::Ask, Warrant),
     Txn(txn::Ask),
-    /// Of the leader of partitions that join a transaction: its coordinator may be on another broker.
-    Joining(txn::Ask),
     /// For a partition of any topic.
     MarkerAt(txn::TxnPartition, Marker),
 }
 
-/// The answer of a machine.
+impl From<group::Ask> for Question {
+    fn from(ask: group::Ask) -> Question {
+        Question::Group(ask)
+    }
+}
+
+impl From<txn::Ask> for Question {
+    fn from(ask: txn::Ask) -> Question {
+        Question::Txn(ask)
+    }
+}
+
+/// The answer to any question.
 #[derive(Debug)]
 pub(crate) enum Said {
     Group(group::Answer),
@@ -27,24 +62,17 @@ pub(crate) enum Said {
     Marked,
 }
 
-impl Said {
-    pub(crate) fn group(self) -> group::Answer {
-        match self {
-            Said::Group(answer) => answer,
-            other => unreachable!("asked of a group, {other:?} was said"),
-        }
-    }
-
-    pub(crate) fn txn(self) -> txn::Answer {
-        match self {
-            Said::Txn(answer) => answer,
-            other => unreachable!("asked of a transaction, {other:?} was said"),
-        }
+impl From<group::Answer> for Said {
+    fn from(answer: group::Answer) -> Said {
+        Said::Group(answer)
     }
 }
 
-/// The outcome of one question.
-pub(crate) type Told = Result<Said, ErrorCode>;
+impl From<txn::Answer> for Said {
+    fn from(answer: txn::Answer) -> Said {
+        Said::Txn(answer)
+    }
+}
 
 /// A question on its way to the shard of its coordinator.
 pub(crate) struct Asked {

@@ -13,12 +13,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use coord::txn::{Answer, Ask, TxnPartition};
+use coord::txn::{Answer, TxnPartition};
 use model::{BrokerId, Instant, Ticket, WaiterKey};
 use partition::Marker;
 use wire::ErrorCode;
 use wire::messages::{AddPartitionsToTxnRequest, WriteTxnMarkersRequest};
 
+use super::question;
 use crate::net::Pending;
 
 /// What one request carries at most: with names of 249 bytes a frame of 300 KiB.
@@ -33,12 +34,12 @@ pub(super) struct Mark {
     pub(super) marker: Marker,
 }
 
-/// A question to a transaction that another broker coordinates: an [`Ask::Add`] or an [`Ask::Verify`].
+/// A question to a transaction that another broker coordinates.
 pub(super) struct Join {
     pub(super) ticket: Ticket,
     /// Partition of the transaction's coordinator.
     pub(super) partition: i32,
-    pub(super) ask: Ask,
+    pub(super) ask: question::Join,
     /// It is tried again so long while the last transaction is being completed.
     pub(super) until: Instant,
     /// The pause before that.
@@ -146,7 +147,7 @@ impl Remote {
             if !peer.joins.under_way {
                 let is_due = |join: &Join| join.pause.is_none_or(|pause| pause <= now);
                 let joins = load(&mut peer.joins.waiting, is_due, |join| {
-                    join.ask.transactional_id().map(str::to_owned)
+                    join.ask.transactional_id().to_owned()
                 });
                 if !joins.is_empty() {
                     peer.joins.under_way = true;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use coord::txn;
 use env::logs::REQUESTS;
 use meta::Record;
 use meta::decide::Uuids;
@@ -18,7 +17,7 @@ use super::parked::{AskedFor, Change, Parked, Remote, Then, Waiting};
 use crate::asker::Asker;
 use crate::control::log::Written;
 use crate::control::{Order, Outgoing, Recipient};
-use crate::coordinate::question::{Question, Said, Told};
+use crate::coordinate::query::{Query, Told};
 use crate::meters::meter::Refusal;
 use crate::net::{Address, Chunk, Connections, Outcome, Reply};
 use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
@@ -140,10 +139,10 @@ impl Call<'_> {
     }
 
     /// Carries out an operation that may ask coordinators. `finish` makes the answer of the request.
-    pub(crate) fn carry_out<Q, T: 'static>(
+    pub(crate) fn carry_out<R, Q: Query<Answer: Send> + 'static, T: 'static>(
         &mut self,
-        begin: impl FnOnce(&mut Desk, &Asker, Q, Tickets<'_>) -> Awaited<T>,
-        request: Q,
+        begin: impl FnOnce(&mut Desk, &Asker, R, Tickets<'_>) -> Awaited<Q, T>,
+        request: R,
         finish: impl FnOnce(&mut Call<'_>, T) -> Outcome + Send + 'static,
     ) -> Outcome {
         let first = self.ticket();
@@ -158,24 +157,22 @@ impl Call<'_> {
     }
 
     /// Asks the coordinator of a transaction, unless the asker may not.
-    pub(crate) fn ask_txn(
+    pub(crate) fn ask_txn<Q: Query<Answer: Send> + 'static>(
         &mut self,
-        question: Result<(i32, Question), ErrorCode>,
-        finish: impl FnOnce(&mut Call<'_>, Result<txn::Answer, ErrorCode>) -> Outcome + Send + 'static,
+        question: Result<(i32, Q), ErrorCode>,
+        finish: impl FnOnce(&mut Call<'_>, Told<Q>) -> Outcome + Send + 'static,
     ) -> Outcome {
         match question {
-            Ok(question) => self.ask_all(vec![question], move |call, told| {
-                finish(call, only(told).map(Said::txn))
-            }),
+            Ok(question) => self.ask_all(vec![question], |call, told| finish(call, only(told))),
             Err(code) => finish(self, Err(code)),
         }
     }
 
     /// Asks several coordinators; `finish` gets what they said in the order of the questions.
-    pub(crate) fn ask_all(
+    pub(crate) fn ask_all<Q: Query<Answer: Send> + 'static>(
         &mut self,
-        questions: Vec<(i32, Question)>,
-        finish: impl FnOnce(&mut Call<'_>, Vec<Told>) -> Outcome + Send + 'static,
+        questions: Vec<(i32, Q)>,
+        finish: impl FnOnce(&mut Call<'_>, Vec<Told<Q>>) -> Outcome + Send + 'static,
     ) -> Outcome {
         if questions.is_empty() {
             return finish(self, Vec::new());
@@ -191,16 +188,13 @@ impl Call<'_> {
     }
 
     /// Parks the request under the key that `next_key` gave.
-    pub(crate) fn park_asking(
+    pub(crate) fn park_asking<Q: Query<Answer: Send> + 'static>(
         &mut self,
-        asking: Asking,
-        finish: impl FnOnce(&mut Call<'_>, Vec<Told>) -> Outcome + Send + 'static,
+        asking: Asking<Q>,
+        finish: impl FnOnce(&mut Call<'_>, Vec<Told<Q>>) -> Outcome + Send + 'static,
     ) -> Outcome {
         self.charge(asking.questions() * QUESTION_BYTES);
-        self.park(Waiting::Asking(AskedFor {
-            asking,
-            finish: Box::new(finish),
-        }))
+        self.park(Waiting::Asking(Box::new(AskedFor { asking, finish })))
     }
 
     /// Decides on the newest image and answers when that is durable, or when `patience` has passed.

@@ -55,7 +55,7 @@ impl Hall<'_> {
                 self.go_on(key);
             }
             Some(Waiting::Asking(asked)) => {
-                asked.asking.on_news(ticket, code);
+                asked.on_news(ticket, code);
                 self.go_on(key);
             }
             Some(Waiting::Change(_)) => self.resume(key, |call, waiting| {
@@ -105,7 +105,7 @@ impl Hall<'_> {
             return;
         };
         match &mut parked.waiting {
-            Waiting::Asking(asked) => asked.asking.on_answer(self.desk, answered),
+            Waiting::Asking(asked) => asked.on_answer(self.desk, answered),
             Waiting::Produce(producing) => producing.on_answer(self.desk, answered),
             _ => return,
         }
@@ -117,17 +117,14 @@ impl Hall<'_> {
         let is_ready = match self.waiting(key) {
             Some(Waiting::Produce(producing)) => producing.is_ready(),
             Some(Waiting::Trim(trimming)) => trimming.is_done(),
-            Some(Waiting::Asking(asked)) => asked.asking.is_done(),
+            Some(Waiting::Asking(asked)) => asked.is_done(),
             _ => false,
         };
         if is_ready {
             self.resume(key, |call, waiting| match waiting {
                 Waiting::Produce(producing) => produce::go_on(call, producing),
                 Waiting::Trim(trimming) => delete_records::respond(call, trimming),
-                Waiting::Asking(asked) => {
-                    let told = asked.asking.into_told();
-                    (asked.finish)(call, told)
-                }
+                Waiting::Asking(asked) => asked.finish(call),
                 _ => Outcome::Waits,
             });
         }
@@ -179,7 +176,7 @@ impl Hall<'_> {
             match self.waiting(key) {
                 Some(Waiting::Produce(producing)) => producing.time_out(),
                 Some(Waiting::Trim(trimming)) => trimming.time_out(),
-                Some(Waiting::Asking(asked)) => asked.asking.time_out(),
+                Some(Waiting::Asking(asked)) => asked.time_out(),
                 Some(Waiting::Change(_)) => self.time_out_change(key, is_lost),
                 // Its client has gone.
                 Some(Waiting::Fetch(_)) => drop(fetch::take(self, key)),

@@ -6,15 +6,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::{Instant, WaiterKey};
+use model::{Instant, Ticket, WaiterKey};
+use wire::ErrorCode;
 use wire::messages::ListOffsetsRequest;
 
 use super::call::Attempt;
 use super::call::Call;
 use super::session::Context;
 use crate::asker::Asker;
-use crate::coordinate::question::Told;
+use crate::coordinate::query::{Query, Told};
+use crate::coordinate::question::Answered;
 use crate::net::{Address, Outcome, Reply};
+use crate::ops::Desk;
 use crate::ops::asking::Asking;
 use crate::ops::change;
 use crate::ops::fetch::Fetching;
@@ -35,7 +38,7 @@ pub(crate) enum Waiting {
     Search(Search),
     Trim(Trimming),
     Change(Change),
-    Asking(AskedFor),
+    Asking(Box<dyn Asks>),
     /// The quorum answers it.
     Quorum,
     Remote(Remote),
@@ -83,12 +86,51 @@ pub(crate) struct Search {
 }
 
 /// Coordinators are asked, and the answer is made from what they say.
-pub(crate) struct AskedFor {
-    pub(crate) asking: Asking,
-    pub(crate) finish: Finish,
+pub(crate) struct AskedFor<Q: Query, F> {
+    pub(crate) asking: Asking<Q>,
+    pub(crate) finish: F,
 }
 
-type Finish = Box<dyn FnOnce(&mut Call<'_>, Vec<Told>) -> Outcome + Send>;
+/// A request that asks coordinators, whatever its questions are.
+pub(crate) trait Asks: Send {
+    fn on_answer(&mut self, desk: &Desk, answered: Answered);
+    fn on_news(&mut self, ticket: Ticket, code: ErrorCode);
+    fn time_out(&mut self);
+    fn until(&self) -> Option<Instant>;
+    fn is_done(&self) -> bool;
+    fn finish(self: Box<Self>, call: &mut Call<'_>) -> Outcome;
+}
+
+impl<Q, F> Asks for AskedFor<Q, F>
+where
+    Q: Query<Answer: Send>,
+    F: FnOnce(&mut Call<'_>, Vec<Told<Q>>) -> Outcome + Send,
+{
+    fn on_answer(&mut self, desk: &Desk, answered: Answered) {
+        self.asking.on_answer(desk, answered);
+    }
+
+    fn on_news(&mut self, ticket: Ticket, code: ErrorCode) {
+        self.asking.on_news(ticket, code);
+    }
+
+    fn time_out(&mut self) {
+        self.asking.time_out();
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.asking.until()
+    }
+
+    fn is_done(&self) -> bool {
+        self.asking.is_done()
+    }
+
+    fn finish(self: Box<Self>, call: &mut Call<'_>) -> Outcome {
+        let told = self.asking.into_told();
+        (self.finish)(call, told)
+    }
+}
 
 pub(crate) struct Change {
     pub(crate) change: change::Change,
@@ -133,7 +175,7 @@ impl Waiting {
             Waiting::Produce(producing) => producing.until(),
             Waiting::Trim(trimming) => Some(trimming.until()),
             Waiting::Change(Change { change, then }) => then.as_ref().map(|_| change.until),
-            Waiting::Asking(asked) => asked.asking.until(),
+            Waiting::Asking(asked) => asked.until(),
             Waiting::Membership(early) => Some(early.until),
             Waiting::Fetch(_)
             | Waiting::Replica(_)

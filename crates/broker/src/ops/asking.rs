@@ -1,53 +1,48 @@
 //! Questions to coordinators: one or more are asked, and an operation goes on when all have answered durably.
 
-use coord::{group, txn};
-use model::Instant;
-use model::Ticket;
+use model::{Instant, Ticket};
 use partition::NeverCommitted;
 use wire::ErrorCode;
 
 use super::{Desk, Step, Tickets};
-use crate::coordinate::question::{Answered, Asked, Question, Said, Told};
+use crate::coordinate::query::{Query, Told};
+use crate::coordinate::question::Answered;
 
 /// Memory of a question that waits for its coordinator, and of what it says. The name that it is about may be one byte of the
 /// request.
 pub(crate) const QUESTION_BYTES: usize = 512;
 
-/// Questions on their way to their coordinators.
-pub(crate) struct Asking {
-    told: Vec<Place>,
+/// Questions of one kind on their way to their coordinators.
+pub(crate) struct Asking<Q: Query> {
+    told: Vec<Place<Q>>,
     /// Questions without an answer, or with one that is not durable.
     open: usize,
     /// When answers that are still not durable are taken for none.
     until: Option<Instant>,
 }
 
-enum Place {
+enum Place<Q: Query> {
     /// Nothing was said: others are waited for, members of a group, or the coordinator's shard.
     Empty,
     /// The answer rests on records that are not durable.
-    Waits(Said),
-    Done(Told),
+    Waits(Q::Answer),
+    Done(Told<Q>),
 }
 
-impl Asking {
+impl<Q: Query> Asking<Q> {
     /// Asks each coordinator; `ticket` gives the ticket of a question by its number.
     pub(crate) fn begin(
         desk: &mut Desk,
-        questions: Vec<(i32, Question)>,
+        questions: Vec<(i32, Q)>,
         ticket: impl Fn(u32) -> Ticket,
-    ) -> Asking {
+    ) -> Asking<Q> {
         let asking = Asking {
             told: questions.iter().map(|_| Place::Empty).collect(),
             open: questions.len(),
             until: None,
         };
         for (index, (partition, question)) in (0..).zip(questions) {
-            desk.send_question(Asked {
-                partition,
-                ticket: ticket(index),
-                question,
-            });
+            question.send(desk, partition, ticket(index));
         }
         asking
     }
@@ -76,20 +71,21 @@ impl Asking {
         let Some(place) = self.told.get_mut(ticket.part as usize) else {
             return;
         };
-        let told = match (said, basis) {
-            (Ok(said), Some(basis)) => match basis.await_end(ticket) {
+        let answer = said.and_then(|said| Q::answer_of(said).ok_or(ErrorCode::UnknownServerError));
+        let told = match (answer, basis) {
+            (Ok(answer), Some(basis)) => match basis.await_end(ticket) {
                 Ok(true) => {
-                    *place = Place::Waits(said);
+                    *place = Place::Waits(answer);
                     let overdue = desk
                         .now
                         .plus(desk.shared.catalog.config().coordinator_wait_max);
                     self.until.get_or_insert(overdue);
                     return;
                 }
-                Ok(false) => Ok(said),
+                Ok(false) => Ok(answer),
                 Err(NeverCommitted) => Err(ErrorCode::NotCoordinator),
             },
-            (said, _) => said,
+            (answer, _) => answer,
         };
         *place = Place::Done(told);
         self.open -= 1;
@@ -101,9 +97,9 @@ impl Asking {
             return;
         };
         match std::mem::replace(place, Place::Empty) {
-            Place::Waits(said) => {
+            Place::Waits(answer) => {
                 *place = Place::Done(match code {
-                    ErrorCode::None => Ok(said),
+                    ErrorCode::None => Ok(answer),
                     _ => Err(ErrorCode::NotCoordinator),
                 });
                 self.open -= 1;
@@ -126,7 +122,7 @@ impl Asking {
     }
 
     /// The answers of the coordinators, in the order of the questions.
-    pub(crate) fn into_told(self) -> Vec<Told> {
+    pub(crate) fn into_told(self) -> Vec<Told<Q>> {
         let told = self.told.into_iter().map(|place| match place {
             Place::Done(told) => told,
             Place::Empty | Place::Waits(_) => Err(ErrorCode::NotCoordinator),
@@ -136,26 +132,26 @@ impl Asking {
 }
 
 /// An operation that is done when coordinators have answered.
-pub(crate) struct Awaiting<T> {
-    pub(crate) asking: Asking,
-    pub(crate) read: Read<T>,
+pub(crate) struct Awaiting<Q: Query, T> {
+    pub(crate) asking: Asking<Q>,
+    pub(crate) read: Read<Q, T>,
 }
 
 /// How an operation that asks coordinators begins.
-pub(crate) type Awaited<T> = Step<Awaiting<T>, T>;
+pub(crate) type Awaited<Q, T> = Step<Awaiting<Q, T>, T>;
 
-/// Makes the result of an operation from what coordinators told it.
-pub(crate) enum Read<T> {
-    Plain(fn(Vec<Told>) -> T),
-    With(Box<dyn FnOnce(Vec<Told>) -> T + Send>),
+/// Makes the result of an operation from the answers of coordinators.
+pub(crate) enum Read<Q: Query, T> {
+    Plain(fn(Vec<Told<Q>>) -> T),
+    With(Box<dyn FnOnce(Vec<Told<Q>>) -> T + Send>),
 }
 
-impl<T> Read<T> {
-    pub(crate) fn with(read: impl FnOnce(Vec<Told>) -> T + Send + 'static) -> Read<T> {
+impl<Q: Query, T> Read<Q, T> {
+    pub(crate) fn with(read: impl FnOnce(Vec<Told<Q>>) -> T + Send + 'static) -> Read<Q, T> {
         Read::With(Box::new(read))
     }
 
-    pub(crate) fn read(self, told: Vec<Told>) -> T {
+    pub(crate) fn read(self, told: Vec<Told<Q>>) -> T {
         match self {
             Read::Plain(read) => read(told),
             Read::With(read) => read(told),
@@ -163,14 +159,14 @@ impl<T> Read<T> {
     }
 }
 
-impl<T> Awaiting<T> {
+impl<Q: Query, T> Awaiting<Q, T> {
     /// Asks all questions. Without any the operation is done.
     pub(crate) fn begin(
         desk: &mut Desk,
-        questions: Vec<(i32, Question)>,
+        questions: Vec<(i32, Q)>,
         tickets: Tickets<'_>,
-        read: Read<T>,
-    ) -> Awaited<T> {
+        read: Read<Q, T>,
+    ) -> Awaited<Q, T> {
         if questions.is_empty() {
             return Step::Done(read.read(Vec::new()));
         }
@@ -184,30 +180,12 @@ impl<T> Awaiting<T> {
 }
 
 /// The answer to the only question there was.
-pub(crate) fn only(told: Vec<Told>) -> Told {
+pub(crate) fn only<A>(told: Vec<Result<A, ErrorCode>>) -> Result<A, ErrorCode> {
     let told = told.into_iter().next();
     told.unwrap_or(Err(ErrorCode::NotCoordinator))
 }
 
 impl Desk {
-    /// The question to the coordinator of one group.
-    pub(crate) fn group_question(&mut self, ask: group::Ask) -> (i32, Question) {
-        let partition = self.group_partition(ask.group_id().unwrap_or_default());
-        (partition, Question::Group(ask))
-    }
-
-    /// The question to the coordinator of a transaction.
-    pub(crate) fn txn_question(&mut self, ask: txn::Ask) -> (i32, Question) {
-        let partition = self.txn_partition(ask.transactional_id().unwrap_or_default());
-        (partition, Question::Txn(ask))
-    }
-
-    /// The question of a partition that joins a transaction to its coordinator, on whichever broker that is.
-    pub(crate) fn join_question(&mut self, ask: txn::Ask) -> (i32, Question) {
-        let partition = self.txn_partition(ask.transactional_id().unwrap_or_default());
-        (partition, Question::Joining(ask))
-    }
-
     /// The partition of `__consumer_offsets` that looks after a group.
     pub(crate) fn group_partition(&mut self, group_id: &str) -> i32 {
         self.partition_of(

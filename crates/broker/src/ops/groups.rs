@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use coord::group::Refusal;
 use coord::group::ask::{
-    ConsumerDescribed, ConsumerHeartbeat, Described, Filter, Heartbeat, Join, JoinRefusal, Joined,
-    Leave, Listed, Standing, Sync, Synced,
+    self, ConsumerDescribe, ConsumerDescribed, ConsumerHeartbeat, Delete, Describe, Described,
+    Filter, Heartbeat, Join, JoinRefusal, Joined, Leave, Listed, Standing, Sync, Synced,
 };
-use coord::group::{Answer, Ask, Refusal};
 use meta::decide::register_broker::GROUP_VERSION;
 use wire::ErrorCode;
 
@@ -18,40 +18,19 @@ use super::once::keep_once;
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
 use crate::asker::access::{self, Operation, Resource};
-use crate::coordinate::question::{Question, Said, Told};
+use crate::coordinate::query::{Query, Told};
 
 /// One result for each group, which is named once.
 pub(crate) type Each<T> = Vec<(String, Result<T, ErrorCode>)>;
-
-/// The refusal behind an answer that is not of the kind that was asked for; only a bug makes a machine answer something else.
-pub(super) fn unexpected(told: Result<Answer, ErrorCode>) -> ErrorCode {
-    match told {
-        // The records of the change do not fit a batch, which the client knows nothing of.
-        Err(ErrorCode::MessageTooLarge) => ErrorCode::UnknownServerError,
-        Err(code) => code,
-        Ok(answer) => unreachable!("a group coordinator answered {answer:?}"),
-    }
-}
-
-/// Reads what was told as an answer of one kind.
-macro_rules! read {
-    ($told:expr, $kind:ident) => {
-        match $told.map(Said::group) {
-            Ok(Answer::$kind(answer)) => Ok(answer),
-            other => Err(unexpected(other)),
-        }
-    };
-}
-pub(super) use read;
 
 pub(crate) fn join(
     desk: &mut Desk,
     asker: &Asker,
     join: Join,
     tickets: Tickets<'_>,
-) -> Awaited<Result<Result<Joined, JoinRefusal>, ErrorCode>> {
-    let read = |told| read!(only(told), Join);
-    of_group(desk, asker, Operation::Read, Ask::Join(join), tickets, read)
+) -> Awaited<Join, Result<Result<Joined, JoinRefusal>, ErrorCode>> {
+    let place = place(desk, asker, Operation::Read, &join.group_id);
+    of_group(desk, place, join, tickets, only)
 }
 
 pub(crate) fn sync(
@@ -59,9 +38,9 @@ pub(crate) fn sync(
     asker: &Asker,
     sync: Sync,
     tickets: Tickets<'_>,
-) -> Awaited<Result<Synced, ErrorCode>> {
-    let read = |told| read!(only(told), Sync).flatten();
-    of_group(desk, asker, Operation::Read, Ask::Sync(sync), tickets, read)
+) -> Awaited<Sync, Result<Synced, ErrorCode>> {
+    let place = place(desk, asker, Operation::Read, &sync.group_id);
+    of_group(desk, place, sync, tickets, |told| only(told).flatten())
 }
 
 pub(crate) fn heartbeat(
@@ -69,14 +48,15 @@ pub(crate) fn heartbeat(
     asker: &Asker,
     beat: Heartbeat,
     tickets: Tickets<'_>,
-) -> Awaited<Result<(), ErrorCode>> {
-    let ask = Ask::Heartbeat(beat);
-    let read = |told| match read!(only(told), Heartbeat).flatten() {
-        // The member may well be alive: it is looked for once its group is loaded.
-        Err(ErrorCode::CoordinatorLoadInProgress) => Ok(()),
-        result => result,
-    };
-    of_group(desk, asker, Operation::Read, ask, tickets, read)
+) -> Awaited<Heartbeat, Result<(), ErrorCode>> {
+    let place = place(desk, asker, Operation::Read, &beat.group_id);
+    of_group(desk, place, beat, tickets, |told| {
+        match only(told).flatten() {
+            // The member may well be alive: it is looked for once its group is loaded.
+            Err(ErrorCode::CoordinatorLoadInProgress) => Ok(()),
+            result => result,
+        }
+    })
 }
 
 /// The results come in the order of the members.
@@ -85,10 +65,9 @@ pub(crate) fn leave(
     asker: &Asker,
     leave: Leave,
     tickets: Tickets<'_>,
-) -> Awaited<Result<Vec<Result<(), ErrorCode>>, ErrorCode>> {
-    let ask = Ask::Leave(leave);
-    let read = |told| read!(only(told), Leave).flatten();
-    of_group(desk, asker, Operation::Read, ask, tickets, read)
+) -> Awaited<Leave, Result<Vec<Result<(), ErrorCode>>, ErrorCode>> {
+    let place = place(desk, asker, Operation::Read, &leave.group_id);
+    of_group(desk, place, leave, tickets, |told| only(told).flatten())
 }
 
 pub(crate) fn consumer_heartbeat(
@@ -96,20 +75,19 @@ pub(crate) fn consumer_heartbeat(
     asker: &Asker,
     beat: ConsumerHeartbeat,
     tickets: Tickets<'_>,
-) -> Awaited<Result<Result<Standing, Refusal>, ErrorCode>> {
+) -> Awaited<ConsumerHeartbeat, Result<Result<Standing, Refusal>, ErrorCode>> {
     if !has_consumer_groups(desk) {
         return Step::Done(Err(ErrorCode::UnsupportedVersion));
     }
-    if let Err(code) = check(asker, Operation::Read, &beat.group_id) {
-        return Step::Done(Err(code));
-    }
+    let place = match place(desk, asker, Operation::Read, &beat.group_id) {
+        Ok(place) => place,
+        Err(code) => return Step::Done(Err(code)),
+    };
     let mut names = beat.topic_names.iter().flatten();
     if !names.all(|name| asker.may(Operation::Describe, Resource::topic(name))) {
         return Step::Done(Err(ErrorCode::TopicAuthorizationFailed));
     }
-    let ask = Ask::ConsumerHeartbeat(beat);
-    let read = |told| read!(only(told), ConsumerHeartbeat);
-    of_group(desk, asker, Operation::Read, ask, tickets, read)
+    of_group(desk, Ok(place), beat, tickets, only)
 }
 
 /// Groups of the classic protocol.
@@ -118,13 +96,13 @@ pub(crate) fn describe(
     asker: &Asker,
     group_ids: Vec<String>,
     tickets: Tickets<'_>,
-) -> Awaited<Each<Result<Described, Refusal>>> {
+) -> Awaited<Describe, Each<Result<Described, Refusal>>> {
     let groups = Groups {
         ids: group_ids,
         operation: Operation::Describe,
-        ask: |group_id| Ask::Describe { group_id },
+        ask: |group_id| Describe { group_id },
     };
-    groups.begin(desk, asker, tickets, |told| read!(told, Describe))
+    groups.begin(desk, asker, tickets, |told| told)
 }
 
 /// Groups of the consumer protocol.
@@ -133,7 +111,7 @@ pub(crate) fn describe_consumers(
     asker: &Asker,
     mut group_ids: Vec<String>,
     tickets: Tickets<'_>,
-) -> Awaited<Each<Result<ConsumerDescribed, Refusal>>> {
+) -> Awaited<ConsumerDescribe, Each<Result<ConsumerDescribed, Refusal>>> {
     if !has_consumer_groups(desk) {
         keep_once(&mut group_ids);
         let refused = |id| (id, Err(ErrorCode::UnsupportedVersion));
@@ -142,9 +120,9 @@ pub(crate) fn describe_consumers(
     let groups = Groups {
         ids: group_ids,
         operation: Operation::Describe,
-        ask: |group_id| Ask::ConsumerDescribe { group_id },
+        ask: |group_id| ConsumerDescribe { group_id },
     };
-    groups.begin(desk, asker, tickets, |told| read!(told, ConsumerDescribe))
+    groups.begin(desk, asker, tickets, |told| told)
 }
 
 /// Groups without members, and everything that they committed.
@@ -153,13 +131,13 @@ pub(crate) fn delete(
     asker: &Asker,
     group_ids: Vec<String>,
     tickets: Tickets<'_>,
-) -> Awaited<Each<()>> {
+) -> Awaited<Delete, Each<()>> {
     let groups = Groups {
         ids: group_ids,
         operation: Operation::Delete,
-        ask: |group_id| Ask::Delete { group_id },
+        ask: |group_id| Delete { group_id },
     };
-    groups.begin(desk, asker, tickets, |told| read!(told, Delete).flatten())
+    groups.begin(desk, asker, tickets, Result::flatten)
 }
 
 /// Which groups to list, by the names of states and types.
@@ -174,7 +152,7 @@ pub(crate) fn list(
     asker: &Asker,
     list: List,
     tickets: Tickets<'_>,
-) -> Awaited<Result<Vec<Listed>, ErrorCode>> {
+) -> Awaited<ask::List, Result<Vec<Listed>, ErrorCode>> {
     let topics = desk.topics();
     let topic = topics.named(meta::name::OFFSETS);
     let partitions = topic.map_or(0, |topic| topic.partitions_count());
@@ -192,24 +170,23 @@ pub(crate) fn list(
 }
 
 /// The same for each partition of the offsets topic.
-fn questions(partitions: usize, list: List) -> Vec<(i32, Question)> {
-    let (states, types) = (Arc::new(list.states), Arc::new(list.types));
-    let ask = || Ask::List {
-        states: Arc::clone(&states),
-        types: Arc::clone(&types),
+fn questions(partitions: usize, list: List) -> Vec<(i32, ask::List)> {
+    let list = ask::List {
+        states: Arc::new(list.states),
+        types: Arc::new(list.types),
     };
-    (0..)
-        .take(partitions)
-        .map(|partition| (partition, Question::Group(ask())))
+    let questions = (0..).take(partitions);
+    questions
+        .map(|partition| (partition, list.clone()))
         .collect()
 }
 
 /// A list with a part missing would look as if those groups were gone: it is refused.
-fn listed(told: Vec<Told>) -> Result<Vec<Listed>, ErrorCode> {
+fn listed(told: Vec<Told<ask::List>>) -> Result<Vec<Listed>, ErrorCode> {
     let mut all = Vec::new();
     let mut refusal = None;
     for told in told {
-        match read!(told, List) {
+        match told {
             Ok(groups) => all.extend(groups),
             // Not ours to list.
             Err(ErrorCode::NotCoordinator) => {}
@@ -234,50 +211,56 @@ pub(super) fn check(asker: &Asker, operation: Operation, group_id: &str) -> Resu
     }
 }
 
-/// Asks the coordinator of the one group that `ask` names.
-fn of_group<T>(
+/// The partition whose coordinator looks after the group, for an asker that may do this to it.
+pub(super) fn place(
     desk: &mut Desk,
     asker: &Asker,
     operation: Operation,
-    ask: Ask,
+    group_id: &str,
+) -> Result<i32, ErrorCode> {
+    check(asker, operation, group_id)?;
+    Ok(desk.group_partition(group_id))
+}
+
+/// Asks the coordinator of one group.
+fn of_group<Q: Query, T>(
+    desk: &mut Desk,
+    place: Result<i32, ErrorCode>,
+    question: Q,
     tickets: Tickets<'_>,
-    read: fn(Vec<Told>) -> Result<T, ErrorCode>,
-) -> Awaited<Result<T, ErrorCode>> {
-    let group_id = ask.group_id().unwrap_or_default();
-    if let Err(code) = check(asker, operation, group_id) {
-        return Step::Done(Err(code));
+    read: fn(Vec<Told<Q>>) -> Result<T, ErrorCode>,
+) -> Awaited<Q, Result<T, ErrorCode>> {
+    match place {
+        Ok(place) => Awaiting::begin(desk, vec![(place, question)], tickets, Read::Plain(read)),
+        Err(code) => Step::Done(Err(code)),
     }
-    let question = desk.group_question(ask);
-    Awaiting::begin(desk, vec![question], tickets, Read::Plain(read))
 }
 
 /// Several groups that are each asked the same.
-struct Groups {
+struct Groups<Q> {
     ids: Vec<String>,
     operation: Operation,
-    ask: fn(String) -> Ask,
+    ask: fn(String) -> Q,
 }
 
-impl Groups {
+impl<Q: Query + 'static> Groups<Q> {
     fn begin<T: 'static>(
         mut self,
         desk: &mut Desk,
         asker: &Asker,
         tickets: Tickets<'_>,
-        read: fn(Told) -> Result<T, ErrorCode>,
-    ) -> Awaited<Each<T>> {
+        read: fn(Told<Q>) -> Result<T, ErrorCode>,
+    ) -> Awaited<Q, Each<T>> {
         keep_once(&mut self.ids);
         let mut questions = Vec::with_capacity(self.ids.len());
         let checked = |id: String| {
-            let checked = check(asker, self.operation, &id);
-            if checked.is_ok() {
-                questions.push(desk.group_question((self.ask)(id.clone())));
-            }
+            let place = place(desk, asker, self.operation, &id);
+            let checked = place.map(|place| questions.push((place, (self.ask)(id.clone()))));
             (id, checked)
         };
         let groups: Vec<(String, Result<(), ErrorCode>)> =
             self.ids.into_iter().map(checked).collect();
-        let read = Read::with(move |told: Vec<Told>| {
+        let read = Read::with(move |told: Vec<Told<Q>>| {
             let mut told = told.into_iter();
             let mut next = || read(told.next().unwrap_or(Err(ErrorCode::NotCoordinator)));
             let each = groups.into_iter();
@@ -296,16 +279,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_too_large_for_its_log_is_the_servers_own_trouble() {
-        for (code, told) in [
-            (ErrorCode::MessageTooLarge, ErrorCode::UnknownServerError),
-            (ErrorCode::NotCoordinator, ErrorCode::NotCoordinator),
-        ] {
-            assert_eq!(unexpected(Err(code)), told);
-        }
-    }
-
-    #[test]
     fn all_coordinators_are_asked_with_one_filter() {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         let list = List {
@@ -314,12 +287,12 @@ mod tests {
         };
         let asked = questions(50, list);
         assert_eq!(asked.len(), 50);
-        for (partition, (at, question)) in (0..).zip(&asked) {
-            let Question::Group(Ask::List { states, types }) = question else {
-                panic!("another question");
-            };
+        for (partition, (at, list)) in (0..).zip(&asked) {
             assert_eq!(*at, partition);
-            let holders = (Arc::strong_count(states), Arc::strong_count(types));
+            let holders = (
+                Arc::strong_count(&list.states),
+                Arc::strong_count(&list.types),
+            );
             assert_eq!(holders, (50, 50));
         }
     }
@@ -331,7 +304,7 @@ mod tests {
             state: GroupState::Classic(ClassicState::Empty),
             protocol_type: None,
         };
-        let told = |id| Ok(Said::Group(Answer::List(vec![group(id)])));
+        let told = |id| Ok(vec![group(id)]);
         let elsewhere = || Err(ErrorCode::NotCoordinator);
         let loading = ErrorCode::CoordinatorLoadInProgress;
         let all = listed(vec![told("g"), elsewhere(), told("h")]);

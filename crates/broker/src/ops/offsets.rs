@@ -9,15 +9,14 @@ use coord::group::ask::{
     Commit, CommitTopic, DeleteOffsets, DeleteTopic, FetchOffsets, FetchTopic, FetchedPartition,
     FetchedTopic, TopicKey,
 };
-use coord::group::{Answer, Ask};
 use wire::ErrorCode;
 
 use super::asking::{Awaited, Awaiting, Read, only};
-use super::groups::{check, read, unexpected};
+use super::groups::place;
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
 use crate::asker::access::{self, Operation, Resource};
-use crate::coordinate::question::{Said, Told};
+use crate::coordinate::query::Told;
 use crate::topics::{Topic, Topics};
 
 /// One for each partition.
@@ -28,20 +27,19 @@ pub(crate) fn commit(
     asker: &Asker,
     mut commit: Commit,
     tickets: Tickets<'_>,
-) -> Awaited<Result<Results, ErrorCode>> {
-    if let Err(code) = check(asker, Operation::Read, &commit.group_id) {
-        return Step::Done(Err(code));
-    }
+) -> Awaited<Commit, Result<Results, ErrorCode>> {
+    let place = match place(desk, asker, Operation::Read, &commit.group_id) {
+        Ok(place) => place,
+        Err(code) => return Step::Done(Err(code)),
+    };
     let topics = desk.topics();
     let may = |topic: &CommitTopic| may(asker, Operation::Read, &topic.topic, &topics);
     let slots = Slots::take_refused(&mut commit.topics, may, |topic| topic.partitions.len());
-    let question = desk.group_question(Ask::Commit(commit));
-    let read: fn(Vec<Told>) -> Result<Results, ErrorCode> = |told| read!(only(told), Commit);
     let read = match slots {
-        None => Read::Plain(read),
-        Some(slots) => Read::with(move |told| read(told).map(|results| slots.fill(results))),
+        None => Read::Plain(only),
+        Some(slots) => Read::with(|told| only(told).map(|results| slots.fill(results))),
     };
-    Awaiting::begin(desk, vec![question], tickets, read)
+    Awaiting::begin(desk, vec![(place, commit)], tickets, read)
 }
 
 pub(crate) fn delete(
@@ -49,20 +47,21 @@ pub(crate) fn delete(
     asker: &Asker,
     mut delete: DeleteOffsets,
     tickets: Tickets<'_>,
-) -> Awaited<Result<Results, ErrorCode>> {
-    if let Err(code) = check(asker, Operation::Delete, &delete.group_id) {
-        return Step::Done(Err(code));
-    }
+) -> Awaited<DeleteOffsets, Result<Results, ErrorCode>> {
+    let place = match place(desk, asker, Operation::Delete, &delete.group_id) {
+        Ok(place) => place,
+        Err(code) => return Step::Done(Err(code)),
+    };
     let may = |topic: &DeleteTopic| asker.may(Operation::Read, Resource::topic(&topic.name));
     let slots = Slots::take_refused(&mut delete.topics, may, |topic| topic.partitions.len());
-    let question = desk.group_question(Ask::DeleteOffsets(delete));
-    let read: fn(Vec<Told>) -> Result<Results, ErrorCode> =
-        |told| read!(only(told), DeleteOffsets).flatten();
     let read = match slots {
-        None => Read::Plain(read),
-        Some(slots) => Read::with(move |told| read(told).map(|results| slots.fill(results))),
+        None => Read::Plain(|told| only(told).flatten()),
+        Some(slots) => Read::with(|told| {
+            let results = only(told).flatten();
+            results.map(|results| slots.fill(results))
+        }),
     };
-    Awaiting::begin(desk, vec![question], tickets, read)
+    Awaiting::begin(desk, vec![(place, delete)], tickets, read)
 }
 
 /// The offsets of several groups, one result for each.
@@ -71,24 +70,24 @@ pub(crate) fn fetch(
     asker: &Asker,
     fetches: Vec<FetchOffsets>,
     tickets: Tickets<'_>,
-) -> Awaited<Vec<Result<Vec<FetchedTopic>, ErrorCode>>> {
+) -> Awaited<FetchOffsets, Vec<Result<Vec<FetchedTopic>, ErrorCode>>> {
     let topics = desk.topics();
     let mut questions = Vec::with_capacity(fetches.len());
     let checked: Vec<Result<Hidden, ErrorCode>> = fetches
         .into_iter()
         .map(|mut fetch| {
-            check(asker, Operation::Describe, &fetch.group_id)?;
+            let place = place(desk, asker, Operation::Describe, &fetch.group_id)?;
             let hidden = Hidden::take_from(&mut fetch, asker, &topics);
-            questions.push(desk.group_question(Ask::FetchOffsets(fetch)));
+            questions.push((place, fetch));
             Ok(hidden)
         })
         .collect();
     let principal = asker.principal;
-    let read = Read::with(move |told: Vec<Told>| {
+    let read = Read::with(move |told: Vec<Told<FetchOffsets>>| {
         let mut told = told.into_iter();
         let mut next = || {
             let told = told.next().unwrap_or(Err(ErrorCode::NotCoordinator));
-            let mut topics: Vec<FetchedTopic> = read!(told, FetchOffsets).flatten()?;
+            let mut topics = told.flatten()?;
             topics.retain(|topic| {
                 let name = topic.name.as_deref();
                 name.is_none_or(|name| {

@@ -15,8 +15,8 @@ use super::fetch::{Client, Fetching, Kind, Progress, Terms, Wanted};
 use super::produce::{Acks, BatchFor, Joining, Produce, Produced, Producing};
 use super::search::{Asked, FoundOffset, Searching, Spot};
 use super::*;
-use crate::asker::Asker;
-use crate::asker::Origin;
+use crate::asker::{Asker, Origin};
+use crate::coordinate::query::Query;
 use crate::event_loop::bench::{Bench, batch, encoded, executed};
 use crate::net::Pending;
 use wire::messages::create_topics_request::CreatableTopic;
@@ -169,7 +169,10 @@ impl Door {
     }
 
     /// Asks coordinators, and waits for what they say to be durable.
-    fn ask<T>(&mut self, begin: impl FnOnce(&mut Desk, &Asker, Tickets<'_>) -> Awaited<T>) -> T {
+    fn ask<Q: Query, T>(
+        &mut self,
+        begin: impl FnOnce(&mut Desk, &Asker, Tickets<'_>) -> Awaited<Q, T>,
+    ) -> T {
         let first = self.ticket();
         let asker = self.asker.clone();
         let Awaiting { mut asking, read } =

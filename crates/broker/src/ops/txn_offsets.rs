@@ -5,21 +5,21 @@
 
 use std::sync::Arc;
 
-use coord::group::Answer as GroupAnswer;
 use coord::group::ask::{CommitTopic, TopicKey, TxnCommit};
-use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer};
+use coord::txn::{Add, EPOCH_PER_TXN, Producer, Verify};
 use partition::{Guard, Partition, Warrant};
 use wire::ErrorCode;
 
 use super::asking::{Asking, Awaited, Awaiting, Read, only};
-use super::groups::{self, unexpected};
+use super::groups;
 use super::offsets::{Slots, find, may};
 use super::produce::Joining;
-use super::txns;
+use super::txns::join_question;
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
 use crate::asker::access::{Operation, Resource};
-use crate::coordinate::question::{Question, Said, Told};
+use crate::coordinate::query::{Joined, LeaderJoin, Told, WarrantedCommit};
+use crate::coordinate::question::Join;
 use crate::error;
 use crate::topics::{Absent, Topic, Topics};
 
@@ -53,9 +53,9 @@ pub(crate) type Committed = Result<Vec<Result<(), Refusal>>, ErrorCode>;
 /// A commit that waits.
 pub(crate) enum Committing {
     /// For the coordinator of the transaction.
-    Verifying(Asking, Box<Verifying>),
+    Verifying(Asking<LeaderJoin>, Box<Verifying>),
     /// For the coordinator of the group.
-    Writing(Awaiting<Committed>),
+    Writing(Awaiting<WarrantedCommit, Committed>),
 }
 
 /// A commit whose transaction is verified.
@@ -129,16 +129,11 @@ impl Verifying {
     pub(crate) fn go_on(
         self,
         desk: &mut Desk,
-        told: Vec<Told>,
+        told: Vec<Told<LeaderJoin>>,
         tickets: Tickets<'_>,
-    ) -> Awaited<Committed> {
+    ) -> Awaited<WarrantedCommit, Committed> {
         let Verifying { guard, write } = self;
-        let verified = match only(told).map(Said::txn) {
-            Ok(Answer::Add(added)) => added,
-            Ok(Answer::Verify(verified)) => verified.into_iter().collect(),
-            other => Err(txns::unexpected(other)),
-        };
-        match verified {
+        match only(told).and_then(Joined::all) {
             Ok(()) => write.begin(desk, Warrant::Verified(guard), tickets),
             Err(code) => {
                 let Producer { id, .. } = write.commit.producer;
@@ -161,46 +156,50 @@ impl Write {
     ) -> Step<Committing, Committed> {
         let producer = self.commit.producer;
         let places = vec![(meta::name::OFFSETS.to_owned(), self.log.index.0)];
-        let ask = match joining {
-            Joining::Adds => Ask::Add {
+        let join = match joining {
+            Joining::Adds => Join::Add(Add {
                 transactional_id,
                 producer,
                 places,
                 version: EPOCH_PER_TXN,
                 may_wait: true,
-            },
+            }),
             Joining::Verifies if !desk.verifies_txns() => {
                 self.log.end_verification(producer.id, guard);
                 let step = self.begin(desk, Warrant::Waived, tickets);
                 return step.map_parked(Committing::Writing);
             }
-            Joining::Verifies => Ask::Verify {
+            Joining::Verifies => Join::Verify(Verify {
                 transactional_id,
                 producer,
                 places,
-            },
+            }),
         };
         if desk.is_stopping {
             return Step::Dropped;
         }
-        let question = desk.join_question(ask);
+        let question = join_question(desk, join);
         let asking = Asking::begin(desk, vec![question], tickets);
         let verifying = Verifying { guard, write: self };
         Step::Parked(Committing::Verifying(asking, Box::new(verifying)))
     }
 
-    fn begin(self, desk: &mut Desk, warrant: Warrant, tickets: Tickets<'_>) -> Awaited<Committed> {
+    fn begin(
+        self,
+        desk: &mut Desk,
+        warrant: Warrant,
+        tickets: Tickets<'_>,
+    ) -> Awaited<WarrantedCommit, Committed> {
         let Write { commit, slots, log } = self;
         let producer = commit.producer;
-        let ask = coord::group::Ask::TxnCommit(commit);
-        let question = (log.index.0, Question::TxnOffsets(ask, warrant));
+        let question = (log.index.0, WarrantedCommit(commit, warrant));
         let read = Read::with(move |told| {
             if let Warrant::Verified(guard) = warrant {
                 log.end_verification(producer.id, guard);
             }
-            Ok(match only(told).map(Said::group) {
-                Ok(GroupAnswer::TxnCommit(results)) => slots.fill(results),
-                other => slots.refuse(unexpected(other)),
+            Ok(match only(told) {
+                Ok(results) => slots.fill(results),
+                Err(code) => slots.refuse(code),
             })
         });
         Awaiting::begin(desk, vec![question], tickets, read)

@@ -2,7 +2,7 @@
 //!
 //! Each operation is one question to the coordinator of its transactional id, asked by [`super::asking::Asking`].
 
-use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer, TxnPartition};
+use coord::txn::{self, Add, EPOCH_PER_TXN, Producer, TxnPartition, Verify};
 use meta::Record;
 use model::ProducerId;
 use partition::Marker;
@@ -12,11 +12,12 @@ use super::Desk;
 use super::view::View;
 use crate::asker::Asker;
 use crate::asker::access::{Operation, Resource};
-use crate::coordinate::question::Question;
+use crate::coordinate::query::{LeaderJoin, Mark};
+use crate::coordinate::question::Join;
 use crate::coordinate::txn_settings;
 
 /// A question, and the partition of its coordinator.
-pub(crate) type Asked = (i32, Question);
+pub(crate) type Asked<Q> = (i32, Q);
 
 /// A producer that wants an identity.
 pub(crate) struct InitProducer {
@@ -30,7 +31,7 @@ pub(crate) struct InitProducer {
 pub(crate) enum Init {
     /// It is not transactional: an id that nobody had before.
     Fresh(ProducerId),
-    Ask(Box<Asked>),
+    Ask(Box<Asked<txn::Init>>),
     /// No id is at hand: [`allocate`] gets the broker more of them first.
     NeedsIds(InitProducer),
     Refused(ErrorCode),
@@ -63,13 +64,14 @@ pub(crate) fn init(desk: &mut Desk, asker: &Asker, request: InitProducer) -> Ini
     let Some(transactional_id) = request.transactional_id else {
         return Init::Fresh(fresh);
     };
-    let ask = Ask::Init {
-        transactional_id,
+    let init = txn::Init {
         timeout_ms: request.timeout_ms,
         expected: request.expected,
         fresh: Some(fresh),
+        transactional_id,
     };
-    Init::Ask(Box::new(desk.txn_question(ask)))
+    let partition = desk.txn_partition(&init.transactional_id);
+    Init::Ask(Box::new((partition, init)))
 }
 
 /// The next block of producer ids for this broker.
@@ -104,12 +106,13 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    fn check(&self, asker: &Asker) -> Result<(), ErrorCode> {
+    /// The partition whose coordinator looks after the transaction, for an asker that may write in it.
+    fn place(&self, desk: &mut Desk, asker: &Asker) -> Result<i32, ErrorCode> {
         if asker.may(
             Operation::Write,
             Resource::transactional_id(&self.transactional_id),
         ) {
-            Ok(())
+            Ok(desk.txn_partition(&self.transactional_id))
         } else {
             Err(ErrorCode::TransactionalIdAuthorizationFailed)
         }
@@ -123,15 +126,16 @@ pub(crate) fn add(
     txn: Named,
     places: Vec<TxnPartition>,
     protocol: Protocol,
-) -> Result<Asked, ErrorCode> {
-    txn.check(asker)?;
-    Ok(desk.txn_question(Ask::Add {
+) -> Result<Asked<Add>, ErrorCode> {
+    let partition = txn.place(desk, asker)?;
+    let add = Add {
         transactional_id: txn.transactional_id,
         producer: txn.producer,
         places,
         version: protocol.level(),
         may_wait: false,
-    }))
+    };
+    Ok((partition, add))
 }
 
 /// Asks if the partitions have joined the transaction.
@@ -140,13 +144,22 @@ pub(crate) fn verify(
     asker: &Asker,
     txn: Named,
     places: Vec<TxnPartition>,
-) -> Result<Asked, ErrorCode> {
-    txn.check(asker)?;
-    Ok(desk.txn_question(Ask::Verify {
+) -> Result<Asked<Verify>, ErrorCode> {
+    let partition = txn.place(desk, asker)?;
+    let verify = Verify {
         transactional_id: txn.transactional_id,
         producer: txn.producer,
         places,
-    }))
+    };
+    Ok((partition, verify))
+}
+
+/// The question of a partition that joins a transaction to its coordinator, on whichever broker that is.
+pub(super) fn join_question(desk: &mut Desk, join: Join) -> Asked<LeaderJoin> {
+    (
+        desk.txn_partition(join.transactional_id()),
+        LeaderJoin(join),
+    )
 }
 
 /// The offsets of a group become part of the transaction, which is the partition of their log.
@@ -155,7 +168,7 @@ pub(crate) fn add_offsets(
     asker: &Asker,
     txn: Named,
     group_id: &str,
-) -> Result<Asked, ErrorCode> {
+) -> Result<Asked<Add>, ErrorCode> {
     if !asker.may(Operation::Read, Resource::group(group_id)) {
         return Err(ErrorCode::GroupAuthorizationFailed);
     }
@@ -179,43 +192,19 @@ pub(crate) fn end(
     asker: &Asker,
     txn: Named,
     end: End,
-) -> Result<Asked, ErrorCode> {
-    txn.check(asker)?;
-    Ok(desk.txn_question(Ask::End {
+) -> Result<Asked<txn::End>, ErrorCode> {
+    let partition = txn.place(desk, asker)?;
+    let end = txn::End {
         transactional_id: txn.transactional_id,
         producer: txn.producer,
         committed: end.committed,
         version: end.protocol.level(),
         fresh: end.fresh,
-    }))
+    };
+    Ok((partition, end))
 }
 
 /// A marker in one partition, as an operator writes it where a transaction hangs (KIP-664).
-pub(crate) fn mark(place: TxnPartition, marker: Marker) -> Asked {
-    (place.1, Question::MarkerAt(place, marker))
-}
-
-/// The refusal behind an answer that is not of the kind that was asked for; only a bug makes a machine answer something else.
-pub(crate) fn unexpected(told: Result<Answer, ErrorCode>) -> ErrorCode {
-    match told {
-        // The state of the transaction does not fit a batch of its log, which the client knows nothing of.
-        Err(ErrorCode::MessageTooLarge) => ErrorCode::UnknownServerError,
-        Err(code) => code,
-        Ok(answer) => unreachable!("a transaction coordinator answered {answer:?}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_state_too_large_for_its_log_is_the_servers_own_trouble() {
-        for (code, told) in [
-            (ErrorCode::MessageTooLarge, ErrorCode::UnknownServerError),
-            (ErrorCode::NotCoordinator, ErrorCode::NotCoordinator),
-        ] {
-            assert_eq!(unexpected(Err(code)), told);
-        }
-    }
+pub(crate) fn mark(place: TxnPartition, marker: Marker) -> Asked<Mark> {
+    (place.1, Mark(place, marker))
 }

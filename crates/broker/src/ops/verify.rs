@@ -7,18 +7,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use coord::txn::{Answer, Ask, EPOCH_PER_TXN, Producer, TxnPartition};
+use coord::txn::{Add, EPOCH_PER_TXN, Producer, TxnPartition, Verify};
 use model::{ProducerEpoch, ProducerId, Sequence};
 use partition::{Guard, Partition, Warrant};
 use wire::ErrorCode;
 
 use super::asking::{Asking, only};
 use super::produce::{Joining, Produce, Produced, Producing, Refusal, append_all};
-use super::txns::unexpected;
+use super::txns::join_question;
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
 use crate::asker::Origin;
-use crate::coordinate::question::Said;
+use crate::coordinate::query::{Joined, LeaderJoin};
+use crate::coordinate::question::Join;
 use crate::error;
 
 /// The warrant of each batch by its number, or the reason why it has none; batches not named need none.
@@ -45,7 +46,7 @@ impl Warrants {
 
 /// A produce whose coordinator is asked.
 pub(crate) struct Verifying {
-    pub(super) asking: Asking,
+    pub(super) asking: Asking<LeaderJoin>,
     request: Produce,
     warrants: Warrants,
     /// Numbers of the batches that the question is about.
@@ -115,22 +116,22 @@ pub(super) fn begin(
         return Ok(Step::Dropped);
     }
     let transactional_id = transactional_id.clone();
-    let ask = if adds {
-        Ask::Add {
+    let join = if adds {
+        Join::Add(Add {
             transactional_id,
             producer,
             places,
             version: EPOCH_PER_TXN,
             may_wait: true,
-        }
+        })
     } else {
-        Ask::Verify {
+        Join::Verify(Verify {
             transactional_id,
             producer,
             places,
-        }
+        })
     };
-    let question = desk.join_question(ask);
+    let question = join_question(desk, join);
     Ok(Step::Parked(Producing::Verifying(Box::new(Verifying {
         asking: Asking::begin(desk, vec![question], tickets),
         request,
@@ -153,13 +154,9 @@ impl Verifying {
             mut warrants,
             numbers,
         } = *self;
-        let verified = match only(asking.into_told()).map(Said::txn) {
-            Ok(Answer::Add(added)) => vec![added; numbers.len()],
-            Ok(Answer::Verify(verified)) => verified,
-            other => vec![Err(unexpected(other)); numbers.len()],
-        };
-        for (number, verified) in numbers.into_iter().zip(verified) {
-            if let Err(code) = verified {
+        let joined = only(asking.into_told()).unwrap_or_else(|code| Joined::All(Err(code)));
+        for (at, number) in numbers.into_iter().enumerate() {
+            if let Err(code) = joined.of(at) {
                 warrants.of.insert(number, Err(code));
             }
         }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use wire::ErrorCode;
 use wire::group::{GroupRecord, OffsetCommitKey};
 
-use super::ask::{self, DeleteOffsets, Described, Filter, Listed};
+use super::ask::{self, Delete, DeleteOffsets, Described, Filter, Listed};
 use super::classic::{ClassicState, millis};
 use super::entry::Group;
 use super::offsets::{Look, LookFrom, Looked};
-use super::{Answer, Groups, Out, Refusal, Retention, consumer, record};
+use super::{Groups, Out, Refusal, Retention, consumer, record};
 use crate::{Caller, Moment, Topics};
 
 /// Between two steps that remove the offsets of deleted topics.
@@ -66,7 +66,7 @@ impl Groups {
         self.groups.keys().chain(self.offsets.group_ids()).collect()
     }
 
-    pub(super) fn delete(&mut self, caller: Caller, group_id: &str) -> Out {
+    pub(super) fn delete(&mut self, caller: Caller<Delete>, group_id: &str) -> Out {
         let result = self.check_delete(group_id);
         Out {
             records: if result.is_ok() {
@@ -74,7 +74,7 @@ impl Groups {
             } else {
                 Vec::new()
             },
-            answers: vec![(caller, Answer::Delete(result))],
+            answers: vec![caller.answer(result)],
             ..Out::default()
         }
     }
@@ -102,13 +102,13 @@ impl Groups {
 
     pub(super) fn delete_offsets(
         &mut self,
-        caller: Caller,
+        caller: Caller<DeleteOffsets>,
         ask: &DeleteOffsets,
         topics: &dyn Topics,
     ) -> Out {
         let id = &ask.group_id;
         if let Err(code) = self.check_delete_offsets(id) {
-            return Out::answer(caller, Answer::DeleteOffsets(Err(code)));
+            return Out::answer(caller, Err(code));
         }
         let mut records = Vec::new();
         let mut results = Vec::new();
@@ -129,7 +129,7 @@ impl Groups {
         }
         Out {
             records,
-            answers: vec![(caller, Answer::DeleteOffsets(Ok(results)))],
+            answers: vec![caller.answer(Ok(results))],
             ..Out::default()
         }
     }

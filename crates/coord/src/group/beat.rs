@@ -9,7 +9,7 @@ use super::ask::{ConsumerDescribed, ConsumerHeartbeat};
 use super::classic::ClassicState;
 use super::consumer::{ConsumerGroup, Context, check};
 use super::entry::{Entry, Group};
-use super::{Answer, Groups, Out, Rebalance, Refusal};
+use super::{Groups, Out, Rebalance, Refusal};
 use crate::{Caller, Moment, Topics};
 
 /// The group that a record of the consumer protocol is about.
@@ -69,7 +69,7 @@ impl Groups {
 
     pub(super) fn beat(
         &mut self,
-        caller: Caller,
+        caller: Caller<ConsumerHeartbeat>,
         beat: &ConsumerHeartbeat,
         at: Moment,
         topics: &dyn Topics,
@@ -101,7 +101,7 @@ impl Groups {
             {
                 // First, as the upgrade copies all that the group has.
                 if let Err(refusal) = check(beat, cx.settings) {
-                    return Out::answer(caller, Answer::ConsumerHeartbeat(Err(refusal)));
+                    return Out::answer(caller, Err(refusal));
                 }
                 // Only one who joins changes the protocol of a group.
                 if beat.member_epoch != 0 {
@@ -181,10 +181,10 @@ fn not_consumer(id: &str) -> String {
     format!("Group {id} is not a consumer group.")
 }
 
-fn refuse(caller: Caller, id: &str) -> Out {
+fn refuse(caller: Caller<ConsumerHeartbeat>, id: &str) -> Out {
     let refusal = Refusal {
         code: ErrorCode::GroupIdNotFound,
         message: not_consumer(id),
     };
-    Out::answer(caller, Answer::ConsumerHeartbeat(Err(refusal)))
+    Out::answer(caller, Err(refusal))
 }

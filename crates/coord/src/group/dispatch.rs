@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::Ticket;
 use wire::ErrorCode;
 
 use super::ask::{Commit, FetchOffsets, FetchedTopic, Heartbeat, Leave, Sync, TxnCommit};
@@ -9,44 +10,56 @@ use super::classic::{Classic, Committer, Join, refuse_join, refuse_sync};
 use super::consumer::{ConsumerGroup, Context};
 use super::entry::Group;
 use super::offsets::{Terms, acceptable};
-use super::{Answer, Ask, Foreign, Groups, Out};
+use super::{Ask, Foreign, Groups, Out};
 use crate::{Caller, Moment, Topics};
 
 impl Groups {
     pub(super) fn dispatch(
         &mut self,
-        caller: Caller,
+        ticket: Ticket,
         ask: Ask,
         at: Moment,
         topics: &dyn Topics,
     ) -> Out {
-        let answer = match ask {
+        match ask {
             Ask::Join(ask) => {
                 let settings = Arc::clone(&self.settings);
                 let join = Join {
-                    caller,
+                    caller: Caller::of(&ask, ticket),
                     ask: &ask,
                     at,
                     settings: &settings,
                 };
-                return self.join(&join, topics);
+                self.join(&join, topics)
             }
-            Ask::Sync(ask) => return self.sync(caller, &ask, at, topics),
-            Ask::Leave(ask) => return self.leave(caller, &ask, at, topics),
-            Ask::ConsumerHeartbeat(beat) => return self.beat(caller, &beat, at, topics),
-            Ask::Commit(commit) => return self.commit(caller, commit, at, topics),
-            Ask::TxnCommit(commit) => return self.txn_commit(caller, commit, at, topics),
-            Ask::DeleteOffsets(ask) => return self.delete_offsets(caller, &ask, topics),
-            Ask::Delete { group_id } => return self.delete(caller, &group_id),
-            Ask::Heartbeat(beat) => Answer::Heartbeat(self.heartbeat(&beat, at, topics)),
-            Ask::FetchOffsets(ask) => Answer::FetchOffsets(self.fetch_offsets(ask, topics)),
-            Ask::Describe { group_id } => Answer::Describe(self.describe(&group_id)),
-            Ask::List { states, types } => Answer::List(self.list(&states, &types)),
-            Ask::ConsumerDescribe { group_id } => {
-                Answer::ConsumerDescribe(self.describe_consumer(&group_id, at, topics))
+            Ask::Sync(ask) => self.sync(Caller::of(&ask, ticket), &ask, at, topics),
+            Ask::Leave(ask) => self.leave(Caller::of(&ask, ticket), &ask, at, topics),
+            Ask::ConsumerHeartbeat(beat) => self.beat(Caller::of(&beat, ticket), &beat, at, topics),
+            Ask::Commit(ask) => self.commit(Caller::of(&ask, ticket), ask, at, topics),
+            Ask::TxnCommit(ask) => self.txn_commit(Caller::of(&ask, ticket), ask, at, topics),
+            Ask::DeleteOffsets(ask) => self.delete_offsets(Caller::of(&ask, ticket), &ask, topics),
+            Ask::Delete(ask) => self.delete(Caller::of(&ask, ticket), &ask.group_id),
+            Ask::Heartbeat(beat) => {
+                let answer = self.heartbeat(&beat, at, topics);
+                Out::answer(Caller::of(&beat, ticket), answer)
             }
-        };
-        Out::answer(caller, answer)
+            Ask::FetchOffsets(ask) => {
+                let caller = Caller::of(&ask, ticket);
+                Out::answer(caller, self.fetch_offsets(ask, topics))
+            }
+            Ask::Describe(ask) => {
+                let answer = self.describe(&ask.group_id);
+                Out::answer(Caller::of(&ask, ticket), answer)
+            }
+            Ask::ConsumerDescribe(ask) => {
+                let answer = self.describe_consumer(&ask.group_id, at, topics);
+                Out::answer(Caller::of(&ask, ticket), answer)
+            }
+            Ask::List(ask) => {
+                let answer = self.list(&ask.states, &ask.types);
+                Out::answer(Caller::of(&ask, ticket), answer)
+            }
+        }
     }
 
     fn join(&mut self, join: &Join<'_>, topics: &dyn Topics) -> Out {
@@ -89,7 +102,7 @@ impl Groups {
         out
     }
 
-    fn sync(&mut self, caller: Caller, ask: &Sync, at: Moment, topics: &dyn Topics) -> Out {
+    fn sync(&mut self, caller: Caller<Sync>, ask: &Sync, at: Moment, topics: &dyn Topics) -> Out {
         let id = &ask.group_id;
         if id.is_empty() {
             return refuse_sync(caller, ErrorCode::InvalidGroupId);
@@ -127,10 +140,16 @@ impl Groups {
         result
     }
 
-    fn leave(&mut self, caller: Caller, ask: &Leave, at: Moment, topics: &dyn Topics) -> Out {
+    fn leave(
+        &mut self,
+        caller: Caller<Leave>,
+        ask: &Leave,
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> Out {
         let Leave { group_id, members } = ask;
         if group_id.is_empty() {
-            return Out::answer(caller, Answer::Leave(Err(ErrorCode::InvalidGroupId)));
+            return Out::answer(caller, Err(ErrorCode::InvalidGroupId));
         }
         let settings = Arc::clone(&self.settings);
         let guest = |group: &mut ConsumerGroup, cx: &Context<'_>| group.classic_leave(members, cx);
@@ -151,11 +170,17 @@ impl Groups {
             },
         };
         self.on_group_changed(group_id);
-        out.answers.push((caller, Answer::Leave(Ok(results))));
+        out.answers.push(caller.answer(Ok(results)));
         out
     }
 
-    fn commit(&mut self, caller: Caller, commit: Commit, at: Moment, topics: &dyn Topics) -> Out {
+    fn commit(
+        &mut self,
+        caller: Caller<Commit>,
+        commit: Commit,
+        at: Moment,
+        topics: &dyn Topics,
+    ) -> Out {
         let id = &commit.group_id;
         let committer = Committer {
             member_id: &commit.member_id,
@@ -186,14 +211,14 @@ impl Groups {
         let (records, results) = terms.commit(commit.topics, topics);
         Out {
             records,
-            answers: vec![(caller, Answer::Commit(results))],
+            answers: vec![caller.answer(results)],
             ..Out::default()
         }
     }
 
     fn txn_commit(
         &mut self,
-        caller: Caller,
+        caller: Caller<TxnCommit>,
         commit: TxnCommit,
         at: Moment,
         topics: &dyn Topics,
@@ -232,7 +257,7 @@ impl Groups {
         Out {
             producer: (!records.is_empty()).then_some(producer),
             records,
-            answers: vec![(caller, Answer::TxnCommit(results))],
+            answers: vec![caller.answer(results)],
             ..Out::default()
         }
     }

@@ -19,14 +19,14 @@ mod settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Instant, ProducerEpoch, ProducerId};
+use model::{Instant, ProducerEpoch, ProducerId, Ticket};
 use wire::group::{GroupRecord, OffsetCommitKey};
 
 use self::classic::Classic;
 use self::consumer::{Context, HandedBack};
 use self::entry::{Entry, Group};
 use self::offsets::{LookFrom, Offsets, Retention};
-use crate::{Caller, Moment, Step, Topics};
+use crate::{Moment, Step, Topics};
 
 pub use self::ask::{Answer, Ask, Client, Refusal};
 pub use self::classic::{ClassicState, Rebalance};
@@ -184,12 +184,12 @@ impl Groups {
 
     pub fn ask(
         &mut self,
-        caller: Caller,
+        ticket: Ticket,
         ask: Ask,
         at: Moment,
         topics: &dyn Topics,
     ) -> Step<GroupRecord, Answer> {
-        self.dispatch(caller, ask, at, topics)
+        self.dispatch(ticket, ask, at, topics)
     }
 
     /// Sessions, rebalances and offsets whose time is up. Each group has a step of its own, and what the log does not take of one
@@ -286,7 +286,7 @@ impl Groups {
     }
 
     /// The partition is no longer looked after from here. Everyone who waits is given back, for another answer.
-    pub fn abandon(&mut self) -> Vec<Caller> {
+    pub fn abandon(&mut self) -> Vec<Ticket> {
         let classic = self
             .groups
             .values_mut()

@@ -19,74 +19,75 @@ pub struct Producer {
     pub epoch: ProducerEpoch,
 }
 
+/// Wants an identity.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ask {
-    Init {
-        transactional_id: String,
-        timeout_ms: i32,
-        /// The identity that the producer believes to have (KIP-360).
-        expected: Option<Producer>,
-        /// An unused producer id, should one be needed; see [`super::Transactions::needs_producer_id`].
-        fresh: Option<ProducerId>,
-    },
-    /// Puts partitions into the open transaction, or begins one.
-    Add {
-        transactional_id: String,
-        producer: Producer,
-        places: Vec<TxnPartition>,
-        /// `transaction.version` that the client acts by.
-        version: i16,
-        /// While the last transaction is being completed the answer waits a little, before it asks the client to come again.
-        may_wait: bool,
-    },
-    /// Are the partitions in the open transaction (KIP-890)?
-    Verify {
-        transactional_id: String,
-        producer: Producer,
-        places: Vec<TxnPartition>,
-    },
-    End {
-        transactional_id: String,
-        producer: Producer,
-        committed: bool,
-        version: i16,
-        fresh: Option<ProducerId>,
-    },
-    /// The markers of [`Answer::Markers`] are written and committed everywhere.
-    Marked {
-        transactional_id: String,
-        producer: Producer,
-    },
-    Describe {
-        transactional_id: String,
-    },
-    /// All coordinators are asked with one filter.
-    List(Arc<Filter>),
+pub struct Init {
+    pub transactional_id: String,
+    pub timeout_ms: i32,
+    /// The identity that the producer believes to have (KIP-360).
+    pub expected: Option<Producer>,
+    /// An unused producer id, should one be needed; see [`super::Transactions::needs_producer_id`].
+    pub fresh: Option<ProducerId>,
 }
 
-impl Ask {
-    #[must_use]
-    pub fn transactional_id(&self) -> Option<&str> {
-        match self {
-            Ask::Init {
-                transactional_id, ..
-            }
-            | Ask::Add {
-                transactional_id, ..
-            }
-            | Ask::Verify {
-                transactional_id, ..
-            }
-            | Ask::End {
-                transactional_id, ..
-            }
-            | Ask::Marked {
-                transactional_id, ..
-            }
-            | Ask::Describe { transactional_id } => Some(transactional_id),
-            Ask::List(_) => None,
-        }
-    }
+/// Puts partitions into the open transaction, or begins one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Add {
+    pub transactional_id: String,
+    pub producer: Producer,
+    pub places: Vec<TxnPartition>,
+    /// `transaction.version` that the client acts by.
+    pub version: i16,
+    /// While the last transaction is being completed the answer waits a little, before it asks the client to come again.
+    pub may_wait: bool,
+}
+
+/// Are the partitions in the open transaction (KIP-890)?
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verify {
+    pub transactional_id: String,
+    pub producer: Producer,
+    pub places: Vec<TxnPartition>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct End {
+    pub transactional_id: String,
+    pub producer: Producer,
+    pub committed: bool,
+    pub version: i16,
+    /// For the successor of an id that has no epoch left.
+    pub fresh: Option<ProducerId>,
+}
+
+/// The [`Markers`] of the transaction are written and committed everywhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Marked {
+    pub transactional_id: String,
+    pub producer: Producer,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Describe {
+    pub transactional_id: String,
+}
+
+/// All coordinators are asked with one filter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct List {
+    pub filter: Arc<Filter>,
+}
+
+questions! {
+    Init -> Result<Producer, ErrorCode>;
+    Add -> Result<(), ErrorCode>;
+    /// One for each place, in their order.
+    Verify -> Vec<Result<(), ErrorCode>>;
+    /// With what the producer goes on.
+    End -> Result<Producer, ErrorCode>;
+    Marked -> ();
+    Describe -> Option<Described>;
+    List -> Vec<Described>;
 }
 
 /// Which transactions to list; what is empty lets everything pass. A state stands there once.
@@ -118,19 +119,4 @@ pub struct Described {
     pub timeout_ms: i32,
     pub start: Timestamp,
     pub places: Vec<TxnPartition>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    Init(Result<Producer, ErrorCode>),
-    Add(Result<(), ErrorCode>),
-    /// One for each place, in their order.
-    Verify(Vec<Result<(), ErrorCode>>),
-    /// With what the producer goes on.
-    End(Result<Producer, ErrorCode>),
-    Marked,
-    Describe(Option<Described>),
-    List(Vec<Described>),
-    /// For the driver itself.
-    Markers(Markers),
 }

@@ -13,8 +13,7 @@ use model::Timestamp;
 use super::ask::Producer;
 use super::state::{Txn, TxnState, is_exhausted};
 use super::{Decision, Fresh, STEP_BYTES_MAX, Transactions, fence};
-use crate::txn::Answer;
-use crate::{Caller, Moment, Step};
+use crate::{Moment, Step};
 
 /// Late transactions that one check aborts; the others follow soon.
 pub(super) const ABORTED_PER_CHECK_MAX: usize = 100;
@@ -91,8 +90,7 @@ impl Transactions {
             let fenced = fence(txn, fresh, self.level, at.wall);
             recovered.push((fenced.producer, fenced.last_epoch));
             step.records.push(fenced.record(id));
-            let markers = Answer::Markers(fenced.markers(id));
-            step.answers.push((Caller::Driver, markers));
+            step.effects.push(fenced.markers(id));
             let tried = self.late.tried.get_or_insert_with(|| Tried {
                 first: id.clone(),
                 producer: txn.producer,

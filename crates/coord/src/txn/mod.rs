@@ -9,17 +9,20 @@ mod ask;
 mod late;
 mod state;
 
-pub use ask::{Answer, Ask, Described, Filter, Markers, Producer, TxnPartition};
+pub use ask::{
+    Add, Answer, Ask, Describe, Described, End, Filter, Init, List, Marked, Markers, Producer,
+    TxnPartition, Verify,
+};
 pub use state::TxnState;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use model::{Instant, ProducerEpoch, ProducerId, Timestamp};
+use model::{Instant, ProducerEpoch, ProducerId, Ticket, Timestamp};
 use wire::ErrorCode;
 use wire::transaction::TransactionRecord;
 
-use crate::{Caller, Moment, Step};
+use crate::{Caller, Moment, Question, Step};
 use late::Late;
 use state::{NO_EPOCH, Txn, bumped, is_exhausted, is_for_marker};
 
@@ -97,15 +100,15 @@ pub struct Transactions {
 #[derive(Debug)]
 struct Waiting {
     until: Instant,
-    caller: Caller,
-    ask: Ask,
+    caller: Caller<Add>,
+    ask: Add,
 }
 
 /// Gives a producer id that nobody had before, unless there is none at hand.
 pub type Fresh<'a> = &'a dyn Fn() -> Option<ProducerId>;
 
 /// The change that one question makes: at most one transaction.
-type Decision = Step<TransactionRecord, Answer>;
+type Decision = Step<TransactionRecord, Answer, Markers>;
 
 impl Transactions {
     #[must_use]
@@ -156,16 +159,12 @@ impl Transactions {
         self.txns.insert(key.transactional_id.clone(), txn);
     }
 
-    /// Every record is in: what was decided and not completed is marked again.
-    pub fn on_loaded(&mut self, at: Moment) -> Decision {
+    /// Every record is in. Returns the markers of what was decided and not completed, which are written again.
+    pub fn on_loaded(&mut self, at: Moment) -> Vec<Markers> {
         self.expire_at = Some(at.now.plus(self.settings.expiration_check));
         self.check_at = Some(at.now.plus(self.check_interval()));
         let prepared = self.txns.iter().filter(|(_, txn)| txn.state.is_prepared());
-        let markers = prepared.map(|(id, txn)| (Caller::Driver, Answer::Markers(txn.markers(id))));
-        Step {
-            answers: markers.collect(),
-            ..Step::default()
-        }
+        prepared.map(|(id, txn)| txn.markers(id)).collect()
     }
 
     /// True if the question should bring an unused producer id.
@@ -176,93 +175,67 @@ impl Transactions {
             txn.map(|txn| is_exhausted(txn.producer.epoch))
         };
         match ask {
-            Ask::Init {
-                transactional_id, ..
-            } => epoch_is_used_up(transactional_id).unwrap_or(true),
-            Ask::End {
-                transactional_id, ..
-            } => epoch_is_used_up(transactional_id).unwrap_or(false),
+            Ask::Init(init) => epoch_is_used_up(&init.transactional_id).unwrap_or(true),
+            Ask::End(end) => epoch_is_used_up(&end.transactional_id).unwrap_or(false),
             _ => false,
         }
     }
 
-    pub fn ask(&mut self, caller: Caller, ask: Ask, at: Moment) -> Decision {
+    pub fn ask(&mut self, ticket: Ticket, ask: Ask, at: Moment) -> Decision {
         match ask {
-            Ask::Init {
-                transactional_id,
-                timeout_ms,
-                expected,
-                fresh,
-            } => {
-                let decided = self.init(&transactional_id, timeout_ms, expected, fresh, at.wall);
-                self.decide(caller, &transactional_id, decided, Answer::Init)
+            Ask::Init(init) => {
+                let decided = self.init(&init, at.wall);
+                let caller = Caller::of(&init, ticket);
+                self.decide(caller, &init.transactional_id, decided)
             }
-            Ask::Add { .. } => self.add(caller, ask, at),
-            Ask::Verify {
-                transactional_id,
-                producer,
-                places,
-            } => {
-                let verified = self.verify(&transactional_id, producer, &places);
-                Step::answer(caller, Answer::Verify(verified))
+            Ask::Add(add) => self.add(Caller::of(&add, ticket), add, at),
+            Ask::Verify(verify) => {
+                let verified = self.verify(&verify);
+                Step::answer(Caller::of(&verify, ticket), verified)
             }
-            Ask::End {
-                transactional_id,
-                producer,
-                committed,
-                version,
-                fresh,
-            } => {
-                let end = End {
-                    producer,
-                    committed,
-                    version,
-                    fresh,
-                };
-                let decided = self.end(&transactional_id, end, at.wall);
-                self.decide(caller, &transactional_id, decided, Answer::End)
+            Ask::End(end) => {
+                let decided = self.end(&end, at.wall);
+                let caller = Caller::of(&end, ticket);
+                self.decide(caller, &end.transactional_id, decided)
             }
-            Ask::Marked {
-                transactional_id,
-                producer,
-            } => self.complete(caller, &transactional_id, producer, at),
-            Ask::Describe { transactional_id } => {
-                let txn = self.txns.get(&transactional_id);
-                let described = txn.map(|txn| txn.described(&transactional_id));
-                Step::answer(caller, Answer::Describe(described))
+            Ask::Marked(marked) => self.complete(Caller::of(&marked, ticket), &marked, at),
+            Ask::Describe(describe) => {
+                let id = &describe.transactional_id;
+                let described = self.txns.get(id).map(|txn| txn.described(id));
+                Step::answer(Caller::of(&describe, ticket), described)
             }
-            Ask::List(filter) => Step::answer(caller, Answer::List(self.list(&filter, at.wall))),
+            Ask::List(list) => {
+                let listed = self.list(&list.filter, at.wall);
+                Step::answer(Caller::of(&list, ticket), listed)
+            }
         }
     }
 
     /// Makes a step of what was decided: the record of the changed transaction, its answer, and the markers that follow.
-    fn decide<T>(
+    fn decide<Q: Question<AnyAnswer = Answer>>(
         &mut self,
-        caller: Caller,
+        caller: Caller<Q>,
         id: &str,
-        (changed, told): (Option<Txn>, Result<T, ErrorCode>),
-        answer: impl FnOnce(Result<T, ErrorCode>) -> Answer,
+        (changed, answer): (Option<Txn>, Q::Answer),
     ) -> Decision {
-        let mut step = Step::answer(caller, answer(told));
+        let mut step = Step::answer(caller, answer);
         if let Some(txn) = changed {
             step.records.push(txn.record(id));
             if txn.state.is_prepared() {
-                let markers = Answer::Markers(txn.markers(id));
-                step.answers.push((Caller::Driver, markers));
+                step.effects.push(txn.markers(id));
             }
             self.recovered = vec![(txn.producer, txn.last_epoch)];
         }
         step
     }
 
-    fn init(
-        &self,
-        id: &str,
-        timeout_ms: i32,
-        expected: Option<Producer>,
-        fresh: Option<ProducerId>,
-        wall: Timestamp,
-    ) -> (Option<Txn>, Result<Producer, ErrorCode>) {
+    fn init(&self, init: &Init, wall: Timestamp) -> (Option<Txn>, Result<Producer, ErrorCode>) {
+        let Init {
+            transactional_id: ref id,
+            timeout_ms,
+            expected,
+            fresh,
+        } = *init;
         if let Err(code) = self.settings.check_init(id, timeout_ms) {
             return (None, Err(code));
         }
@@ -317,24 +290,21 @@ impl Transactions {
         }
     }
 
-    fn add(&mut self, caller: Caller, ask: Ask, at: Moment) -> Decision {
-        let Ask::Add {
+    fn add(&mut self, caller: Caller<Add>, ask: Add, at: Moment) -> Decision {
+        let Add {
             transactional_id: id,
             producer,
             places,
             version,
             may_wait,
-        } = &ask
-        else {
-            return Step::default();
-        };
+        } = &ask;
         let Some(txn) = self.txns.get(id) else {
             let code = if id.is_empty() {
                 ErrorCode::InvalidRequest
             } else {
                 ErrorCode::InvalidProducerIdMapping
             };
-            return Step::answer(caller, Answer::Add(Err(code)));
+            return Step::answer(caller, Err(code));
         };
         if txn.state.is_prepared() {
             // First of all: the next transaction may be of the id that takes over when this one completes.
@@ -347,11 +317,11 @@ impl Transactions {
             return come_again(caller);
         }
         if let Err(code) = check(txn, *producer) {
-            return Step::answer(caller, Answer::Add(Err(code)));
+            return Step::answer(caller, Err(code));
         }
         let is_open = txn.state == TxnState::Ongoing;
         if is_open && places.iter().all(|place| txn.places.contains(place)) {
-            return Step::answer(caller, Answer::Add(Ok(())));
+            return Step::answer(caller, Ok(()));
         }
         let mut next = Txn {
             previous_id: ProducerId::NONE,
@@ -363,19 +333,19 @@ impl Transactions {
         };
         next.places.extend(places.iter().cloned());
         let id = id.clone();
-        self.decide(caller, &id, (Some(next), Ok(())), Answer::Add)
+        self.decide(caller, &id, (Some(next), Ok(())))
     }
 
-    fn verify(
-        &self,
-        id: &str,
-        producer: Producer,
-        places: &[TxnPartition],
-    ) -> Vec<Result<(), ErrorCode>> {
+    fn verify(&self, verify: &Verify) -> Vec<Result<(), ErrorCode>> {
+        let Verify {
+            transactional_id: id,
+            producer,
+            places,
+        } = verify;
         let txn = match self.txns.get(id) {
             _ if id.is_empty() => Err(ErrorCode::InvalidRequest),
             None => Err(ErrorCode::InvalidProducerIdMapping),
-            Some(txn) => match check(txn, producer) {
+            Some(txn) => match check(txn, *producer) {
                 Err(code) => Err(code),
                 Ok(()) if txn.state.is_prepared() => Err(ErrorCode::ConcurrentTransactions),
                 Ok(()) => Ok(txn),
@@ -389,12 +359,8 @@ impl Transactions {
         places.iter().map(verify).collect()
     }
 
-    fn end(
-        &self,
-        id: &str,
-        end: End,
-        wall: Timestamp,
-    ) -> (Option<Txn>, Result<Producer, ErrorCode>) {
+    fn end(&self, end: &End, wall: Timestamp) -> (Option<Txn>, Result<Producer, ErrorCode>) {
+        let id = end.transactional_id.as_str();
         if id.is_empty() {
             return (None, Err(ErrorCode::InvalidRequest));
         }
@@ -403,7 +369,7 @@ impl Transactions {
         };
         match end.judge(txn) {
             Ok(Verdict::Repeated) => (None, Ok(txn.producer)),
-            Ok(Verdict::New) => match prepared(txn, &end, wall) {
+            Ok(Verdict::New) => match prepared(txn, end, wall) {
                 Some(next) => {
                     // With this the producer goes on, once the markers are written.
                     let going_on = completed(&next, wall).producer;
@@ -415,11 +381,15 @@ impl Transactions {
         }
     }
 
-    fn complete(&mut self, caller: Caller, id: &str, producer: Producer, at: Moment) -> Decision {
-        let mut step = Step::answer(caller, Answer::Marked);
+    fn complete(&mut self, caller: Caller<Marked>, marked: &Marked, at: Moment) -> Decision {
+        let Marked {
+            transactional_id: id,
+            producer,
+        } = marked;
+        let mut step = Step::answer(caller, ());
         // Markers that were asked for twice are reported twice; the second time there is nothing to complete.
         let txn = self.txns.get_mut(id);
-        let Some(txn) = txn.filter(|txn| txn.state.is_prepared() && txn.producer == producer)
+        let Some(txn) = txn.filter(|txn| txn.state.is_prepared() && txn.producer == *producer)
         else {
             return step;
         };
@@ -428,7 +398,7 @@ impl Transactions {
         let before = std::mem::replace(txn, next.clone());
         let (ours, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition(|waiting| waiting.ask.transactional_id() == Some(id));
+            .partition(|waiting| waiting.ask.transactional_id == *id);
         self.waiting = others;
         let mut answers = Vec::new();
         for Waiting { caller, ask, .. } in ours {
@@ -470,9 +440,9 @@ impl Transactions {
     }
 
     /// The partition is no longer looked after from here. Everyone who waits is given back, for another answer.
-    pub fn abandon(&mut self) -> Vec<Caller> {
+    pub fn abandon(&mut self) -> Vec<Ticket> {
         let waiting = self.waiting.drain(..);
-        waiting.map(|waiting| waiting.caller).collect()
+        waiting.map(|waiting| waiting.caller.ticket()).collect()
     }
 
     /// Does what is due. `fresh` gives unused producer ids, as far as there are any.
@@ -555,8 +525,8 @@ impl Transactions {
 }
 
 /// The markers of the last transaction are still on their way.
-fn come_again(caller: Caller) -> Decision {
-    Step::answer(caller, Answer::Add(Err(ErrorCode::ConcurrentTransactions)))
+fn come_again(caller: Caller<Add>) -> Decision {
+    Step::answer(caller, Err(ErrorCode::ConcurrentTransactions))
 }
 
 /// Is it the present incarnation that asks?
@@ -691,14 +661,6 @@ fn completed(txn: &Txn, wall: Timestamp) -> Txn {
         version: txn.version,
         seen_open: None,
     }
-}
-
-/// How a producer wants its transaction to end.
-struct End {
-    producer: Producer,
-    committed: bool,
-    version: i16,
-    fresh: Option<ProducerId>,
 }
 
 enum Verdict {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::caller;
+use crate::ticket;
 
 mod last_epoch;
 mod late;
@@ -38,17 +38,11 @@ impl Rig {
             self.machine.replay(&record);
             self.log.push(record);
         }
-        let mut told = Vec::new();
-        for (caller, answer) in step.answers {
-            match answer {
-                Answer::Markers(markers) => {
-                    assert_eq!(caller, Caller::Driver);
-                    self.markers.push(markers);
-                }
-                answer => told.push(answer),
-            }
-        }
-        told
+        self.markers.extend(step.effects);
+        step.answers
+            .into_iter()
+            .map(|reply| reply.into_parts().1)
+            .collect()
     }
 
     fn ask(&mut self, mut ask: Ask) -> Answer {
@@ -56,23 +50,23 @@ impl Rig {
             self.ids += 1;
             let id = Some(ProducerId(self.ids));
             match &mut ask {
-                Ask::Init { fresh, .. } | Ask::End { fresh, .. } => *fresh = id,
+                Ask::Init(Init { fresh, .. }) | Ask::End(End { fresh, .. }) => *fresh = id,
                 _ => {}
             }
         }
-        let step = self.machine.ask(caller(1), ask, self.at());
+        let step = self.machine.ask(ticket(1), ask, self.at());
         let mut told = self.perform(step);
         assert_eq!(told.len(), 1, "{told:?}");
         told.remove(0)
     }
 
     fn init_as(&mut self, expected: Option<Producer>) -> Result<Producer, ErrorCode> {
-        let ask = Ask::Init {
+        let ask = Ask::Init(Init {
             transactional_id: "t".into(),
             timeout_ms: 60_000,
             expected,
             fresh: None,
-        };
+        });
         match self.ask(ask) {
             Answer::Init(told) => told,
             other => panic!("{other:?}"),
@@ -121,13 +115,13 @@ impl Rig {
         committed: bool,
         version: i16,
     ) -> Result<Producer, ErrorCode> {
-        let ask = Ask::End {
+        let ask = Ask::End(End {
             transactional_id: "t".into(),
             producer,
             committed,
             version,
             fresh: None,
-        };
+        });
         match self.ask(ask) {
             Answer::End(told) => told,
             other => panic!("{other:?}"),
@@ -141,13 +135,13 @@ impl Rig {
     /// Reports all markers written, which lets so many go on who waited.
     fn mark_all_telling(&mut self, waited: usize) {
         for markers in std::mem::take(&mut self.markers) {
-            let ask = Ask::Marked {
+            let ask = Ask::Marked(Marked {
                 transactional_id: markers.transactional_id,
                 producer: markers.producer,
-            };
-            let step = self.machine.ask(caller(1), ask, self.at());
+            });
+            let step = self.machine.ask(ticket(1), ask, self.at());
             let told = self.perform(step);
-            assert_eq!(told[0], Answer::Marked);
+            assert_eq!(told[0], Answer::Marked(()));
             assert_eq!(told[1..], vec![Answer::Add(Ok(())); waited]);
         }
     }
@@ -162,21 +156,19 @@ impl Rig {
         for record in &self.log {
             machine.replay(record);
         }
-        self.markers.clear();
-        let step = machine.on_loaded(self.at());
+        self.markers = machine.on_loaded(self.at());
         self.machine = machine;
-        assert_eq!(self.perform(step), []);
     }
 }
 
 fn add(producer: Producer, partition: i32, version: i16, may_wait: bool) -> Ask {
-    Ask::Add {
+    Ask::Add(Add {
         transactional_id: "t".into(),
         producer,
         places: vec![("topic".into(), partition)],
         version,
         may_wait,
-    }
+    })
 }
 
 fn epoch(id: i64, epoch: i16) -> Producer {
@@ -402,9 +394,9 @@ fn who_waits_is_given_back_when_another_looks_after_the_partition() {
     let producer = rig.init();
     rig.add(producer, 0, 2).unwrap();
     let next = rig.end(producer, true, 2).unwrap();
-    let step = rig.machine.ask(caller(7), add(next, 1, 2, true), rig.at());
+    let step = rig.machine.ask(ticket(7), add(next, 1, 2, true), rig.at());
     assert_eq!(rig.perform(step), []);
-    assert_eq!(rig.machine.abandon(), [caller(7)]);
+    assert_eq!(rig.machine.abandon(), [ticket(7)]);
     assert_eq!(rig.machine.abandon(), []);
 }
 
@@ -416,19 +408,19 @@ fn who_may_wait_begins_the_next_transaction_when_the_last_is_complete() {
     let second = rig.end(first, true, 2).unwrap();
     for partition in [1, 2] {
         let ask = add(second, partition, 2, true);
-        let step = rig.machine.ask(caller(7), ask, rig.at());
+        let step = rig.machine.ask(ticket(7), ask, rig.at());
         assert_eq!(rig.perform(step), []);
     }
     let markers = rig.markers.remove(0);
-    let ask = Ask::Marked {
+    let ask = Ask::Marked(Marked {
         transactional_id: "t".into(),
         producer: markers.producer,
-    };
-    let step = rig.machine.ask(caller(1), ask, rig.at());
+    });
+    let step = rig.machine.ask(ticket(1), ask, rig.at());
     let told = rig.perform(step);
     assert_eq!(
         told,
-        [Answer::Marked, Answer::Add(Ok(())), Answer::Add(Ok(()))]
+        [Answer::Marked(()), Answer::Add(Ok(())), Answer::Add(Ok(()))]
     );
     assert_eq!(rig.state(), TxnState::Ongoing);
     let places: Vec<i32> = rig.machine.txns["t"]
@@ -442,15 +434,14 @@ fn who_may_wait_begins_the_next_transaction_when_the_last_is_complete() {
 #[test]
 fn who_waits_for_markers_is_told_to_come_again_after_a_while() {
     let mut rig = Rig::default();
-    let loaded = rig.machine.on_loaded(rig.at());
-    rig.perform(loaded);
+    rig.markers = rig.machine.on_loaded(rig.at());
     let first = rig.init();
     rig.add(first, 0, 2).unwrap();
     let second = rig.end(first, true, 2).unwrap();
     let ask = |rig: &mut Rig| {
         let step = rig
             .machine
-            .ask(caller(7), add(second, 1, 2, true), rig.at());
+            .ask(ticket(7), add(second, 1, 2, true), rig.at());
         rig.perform(step)
     };
     let tick = |rig: &mut Rig| {
@@ -474,7 +465,7 @@ fn who_waits_for_markers_is_told_to_come_again_after_a_while() {
     for number in 0..=WAITING_MAX {
         let step = rig
             .machine
-            .ask(caller(number as u64), again.clone(), rig.at());
+            .ask(ticket(number as u64), again.clone(), rig.at());
         let told = rig.perform(step);
         let expected = (number == WAITING_MAX).then(|| come_again.clone());
         assert_eq!(told, Vec::from_iter(expected));
@@ -486,10 +477,12 @@ fn verification_tells_added_partitions_from_others() {
     let mut rig = Rig::default();
     let producer = rig.init();
     rig.add(producer, 0, 0).unwrap();
-    let verify = |producer| Ask::Verify {
-        transactional_id: "t".into(),
-        producer,
-        places: vec![("topic".into(), 0), ("topic".into(), 1)],
+    let verify = |producer| {
+        Ask::Verify(Verify {
+            transactional_id: "t".into(),
+            producer,
+            places: vec![("topic".into(), 0), ("topic".into(), 1)],
+        })
     };
     let told = rig.ask(verify(producer));
     assert_eq!(
@@ -509,7 +502,9 @@ fn lists_go_by_state_producer_time_and_id() {
     let producer = rig.init();
     rig.add(producer, 0, 0).unwrap();
     rig.wall = LATER;
-    let mut count = |filter: Filter| match rig.ask(Ask::List(filter.into())) {
+    let mut count = |filter: Filter| match rig.ask(Ask::List(List {
+        filter: filter.into(),
+    })) {
         Answer::List(list) => list.len(),
         other => panic!("{other:?}"),
     };

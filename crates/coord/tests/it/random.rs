@@ -9,14 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use coord::Caller;
 use coord::group::ask::{
-    Commit, CommitPartition, CommitTopic, Described, FetchOffsets, Heartbeat, Join, Leave, Leaver,
-    MemberAssignment, Protocol, Sync, TopicKey, TxnCommit,
+    Commit, CommitPartition, CommitTopic, Delete, Describe, Described, FetchOffsets, Heartbeat,
+    Join, Leave, Leaver, MemberAssignment, Protocol, Sync, TopicKey, TxnCommit,
 };
 use coord::group::{Answer, Ask, ClassicState, Groups, Settings};
 use coord::txn::Producer;
-use model::{LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId};
+use model::{LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Ticket};
 use wire::ErrorCode;
 
 use crate::world::{Entry, World, caller};
@@ -109,7 +108,7 @@ struct Play {
     rng: Rng,
     world: World,
     players: Vec<Player>,
-    open: BTreeMap<Caller, Asked>,
+    open: BTreeMap<Ticket, Asked>,
     lives: BTreeMap<&'static str, Life>,
     offsets: BTreeMap<&'static str, Model>,
     pending: BTreeMap<(i64, &'static str), Model>,
@@ -195,9 +194,9 @@ impl Play {
             }
             31 => {
                 let group = self.players[player].group;
-                let ask = Ask::Delete {
+                let ask = Ask::Delete(Delete {
                     group_id: group.to_owned(),
-                };
+                });
                 self.ask(ask, Asked::Delete { group });
             }
             32 if self.rng.one_in(4) => self.restart(),
@@ -655,9 +654,9 @@ impl Play {
 }
 
 fn describe(group: &str) -> Ask {
-    Ask::Describe {
+    Ask::Describe(Describe {
         group_id: group.to_owned(),
-    }
+    })
 }
 
 fn fetch(group: &str, require_stable: bool) -> Ask {
@@ -676,7 +675,7 @@ fn read(groups: &mut Groups, settings: &Settings, ask: Ask) -> Answer {
     let step = groups.ask(caller(u64::MAX), ask, world.at(), &world.topics);
     assert!(step.records.is_empty());
     let mut answers = step.answers.into_iter();
-    answers.next().expect("an answer").1
+    answers.next().expect("an answer").into_parts().1
 }
 
 fn reload(log: &[Entry], world: &World) -> Groups {

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use coord::Step;
 use coord::group::ask::{
-    Commit, CommitPartition, CommitTopic, ConsumerHeartbeat, DeleteOffsets, DeleteTopic,
-    FetchOffsets, FetchTopic, Heartbeat, Join, Leave, Leaver, MemberAssignment, Protocol, Sync,
-    TopicKey, TxnCommit,
+    Commit, CommitPartition, CommitTopic, ConsumerDescribe, ConsumerHeartbeat, Delete,
+    DeleteOffsets, DeleteTopic, Describe, FetchOffsets, FetchTopic, Heartbeat, Join, Leave, Leaver,
+    List, MemberAssignment, Protocol, Sync, TopicKey, TxnCommit,
 };
 use coord::group::{Answer, Ask, Client, Settings};
 use coord::txn::Producer;
-use coord::{Caller, Step};
-use model::{LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId};
+use model::{LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Ticket};
 use wire::group::{
     GroupRecord, ShareGroupMetadataKey, ShareGroupMetadataValue, StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
@@ -58,7 +58,7 @@ struct Run {
     /// Member ids by name, and the generation that a member was last told.
     ids: BTreeMap<String, String>,
     generations: BTreeMap<String, i32>,
-    askers: BTreeMap<Caller, String>,
+    askers: BTreeMap<Ticket, String>,
 }
 
 /// The words of a line: `name`s in order, and `key=value`s.
@@ -322,7 +322,7 @@ impl Run {
                 })
             }
             "consumer" => self.consumer(name, words),
-            "describe-consumer" => Ask::ConsumerDescribe { group_id },
+            "describe-consumer" => Ask::ConsumerDescribe(ConsumerDescribe { group_id }),
             "commit" => self.commit(name, words),
             "txn" => self.txn(words),
             "fetch" => Ask::FetchOffsets(FetchOffsets {
@@ -332,19 +332,19 @@ impl Run {
                 topics: (!words.is("all")).then(|| fetched(words)),
                 require_stable: words.is("stable"),
             }),
-            "describe" => Ask::Describe { group_id },
+            "describe" => Ask::Describe(Describe { group_id }),
             "list" => {
                 let filter = |key| {
                     let list = words.list(key, "").into_iter();
                     let names = list.filter(|text| !text.is_empty()).map(str::to_owned);
                     Arc::new(names.collect())
                 };
-                Ask::List {
+                Ask::List(List {
                     states: filter("states"),
                     types: filter("types"),
-                }
+                })
             }
-            "delete" => Ask::Delete { group_id },
+            "delete" => Ask::Delete(Delete { group_id }),
             "delete-offsets" => Ask::DeleteOffsets(DeleteOffsets {
                 group_id,
                 topics: words

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coord::group::{Answer, Ask, Groups, Settings, record_version};
-use coord::{Caller, Moment, Step, Topics};
+use coord::{Moment, Reply, Step, Topics};
 use model::{InboxId, Instant, ProducerEpoch, ProducerId, Ticket, Timestamp, WaiterKey};
 use wire::Uuid;
 use wire::group::GroupRecord;
@@ -82,12 +82,12 @@ pub(crate) fn topic_id(number: u8) -> Uuid {
 /// The answer that a caller got, or that its step could not be written.
 pub(crate) type Told = Result<Answer, ()>;
 
-pub(crate) fn caller(number: u64) -> Caller {
-    Caller::Ticket(Ticket {
+pub(crate) fn caller(number: u64) -> Ticket {
+    Ticket {
         inbox: InboxId(0),
         key: WaiterKey(number),
         part: 0,
-    })
+    }
 }
 
 pub(crate) struct World {
@@ -102,7 +102,7 @@ pub(crate) struct World {
     pub(crate) refuses: bool,
     /// Some append was.
     pub(crate) has_refused: bool,
-    pub(crate) told: Vec<(Caller, Told)>,
+    pub(crate) told: Vec<(Ticket, Told)>,
     callers: u64,
     fresh: u128,
 }
@@ -142,7 +142,7 @@ impl World {
         Uuid(self.fresh.to_be_bytes())
     }
 
-    pub(crate) fn ask(&mut self, ask: Ask) -> Caller {
+    pub(crate) fn ask(&mut self, ask: Ask) -> Ticket {
         self.callers += 1;
         let caller = caller(self.callers);
         let step = self.groups.ask(caller, ask, self.at(), &self.topics);
@@ -152,8 +152,10 @@ impl World {
 
     pub(crate) fn perform(&mut self, step: Step<GroupRecord, Answer>) {
         let anyway = step.anyway.into_iter();
-        self.told
-            .extend(anyway.map(|(caller, answer)| (caller, Ok(answer))));
+        self.told.extend(anyway.map(|reply| {
+            let (caller, answer) = reply.into_parts();
+            (caller, Ok(answer))
+        }));
         let encode = |record: &GroupRecord| record.encode(record_version(record)).expect("encodes");
         let encoded: Vec<_> = step.records.iter().map(encode).collect();
         let size = |(key, value): &(bytes::Bytes, Option<bytes::Bytes>)| {
@@ -173,7 +175,7 @@ impl World {
             entry.replay(&mut self.groups);
             self.log.push(entry);
         }
-        for (caller, answer) in step.answers {
+        for (caller, answer) in step.answers.into_iter().map(Reply::into_parts) {
             let told = if is_refused { Err(()) } else { Ok(answer) };
             self.told.push((caller, told));
         }

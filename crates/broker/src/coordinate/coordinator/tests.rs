@@ -1,5 +1,8 @@
 //! A driver whose log refuses: its answers, its writes and what it forgets; and how a turn becomes one batch.
 
+use std::time::Duration;
+
+use partition::{Isolation, ReadRequest, Records, Scope};
 use wire::messages::join_group_request::JoinGroupRequestProtocol;
 use wire::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -223,7 +226,7 @@ fn what_was_appended_before_a_refused_batch_is_not_forgotten_with_it() {
         "it does not spin"
     );
     let due = bench.shard.desk.coordinators.next_deadline();
-    assert_eq!(due, Some(bench.shard.desk.now.plus(LOAD_PAUSE)));
+    assert_eq!(due, Some(bench.shard.desk.now.plus(load::PAUSE)));
     bench.commit();
     assert_eq!(told(&mut bench), Some(ErrorCode::None));
     for _ in 0..2 {
@@ -272,13 +275,16 @@ fn a_load_that_waited_goes_on_though_nobody_asks() {
     bench.turn_coordinators();
     bench.turn_coordinators();
     bench.commit();
-    bench.pass(LOAD_PAUSE);
+    bench.pass(load::PAUSE);
     bench.turn_coordinators();
     assert!(bench.shard.desk.coordinators.is_loading());
     bench.turn_coordinators();
     assert!(!bench.shard.desk.coordinators.is_loading());
     let due = bench.shard.desk.coordinators.next_deadline();
-    assert!(due > Some(bench.shard.desk.now.plus(LOAD_PAUSE)), "{due:?}");
+    assert!(
+        due > Some(bench.shard.desk.now.plus(load::PAUSE)),
+        "{due:?}"
+    );
 }
 
 /// As Kafka answers it: nothing was written, and another time there may be enough.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use coord::txn::{Answer, Ask, TxnPartition};
+use coord::txn::{self, Answer, TxnPartition};
 use wire::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
@@ -16,6 +16,7 @@ use wire::messages::{
 };
 use wire::{ErrorCode, Message, Reader};
 
+use super::question::Join as Ask;
 use super::{Join, Mark, Outcome};
 
 /// The versions of Kafka 4.3, which every broker speaks that may join.
@@ -103,18 +104,8 @@ pub(super) fn marked(marks: &[Mark], answer: Option<Bytes>) -> Vec<Outcome> {
 pub(super) fn joins(joins: &[Join]) -> AddPartitionsToTxnRequest {
     let transaction = |join: &Join| {
         let (id, producer, places, verify_only) = match &join.ask {
-            Ask::Add {
-                transactional_id,
-                producer,
-                places,
-                ..
-            } => (transactional_id, producer, places, false),
-            Ask::Verify {
-                transactional_id,
-                producer,
-                places,
-            } => (transactional_id, producer, places, true),
-            other => unreachable!("{other:?} joins nothing"),
+            Ask::Add(add) => (&add.transactional_id, add.producer, &add.places, false),
+            Ask::Verify(ask) => (&ask.transactional_id, ask.producer, &ask.places, true),
         };
         let topics = by_topic(places.iter()).into_iter();
         AddPartitionsToTxnTransaction {
@@ -161,21 +152,21 @@ pub(super) fn joined(joins: &[Join], answer: Option<Bytes>) -> Vec<Result<Answer
         })
     };
     let result = |join: &Join| match &join.ask {
-        Ask::Verify {
+        Ask::Verify(txn::Verify {
             transactional_id,
             places,
             ..
-        } => {
+        }) => {
             let each = places.iter().map(|place| told(transactional_id, place));
             let each: Option<Vec<_>> = each.collect();
             each.map(Answer::Verify)
                 .ok_or(ErrorCode::CoordinatorNotAvailable)
         }
-        Ask::Add {
+        Ask::Add(txn::Add {
             transactional_id,
             places,
             ..
-        } => {
+        }) => {
             let each = places.iter().map(|place| told(transactional_id, place));
             let each: Option<Vec<_>> = each.collect();
             let each = each.ok_or(ErrorCode::CoordinatorNotAvailable)?;
@@ -184,7 +175,6 @@ pub(super) fn joined(joins: &[Join], answer: Option<Bytes>) -> Vec<Result<Answer
             let why = refused.min_by_key(|code| *code == ErrorCode::OperationNotAttempted);
             Ok(Answer::Add(why.map_or(Ok(()), Err)))
         }
-        other => unreachable!("{other:?} joins nothing"),
     };
     joins.iter().map(result).collect()
 }

@@ -45,7 +45,7 @@ fn add(part: u32, id: &str, until: Instant) -> Join {
     Join {
         ticket: ticket(part),
         partition: 0,
-        ask: Ask::Add {
+        ask: question::Join::Add(coord::txn::Add {
             transactional_id: id.to_owned(),
             producer: Producer {
                 id: ProducerId(1),
@@ -54,7 +54,7 @@ fn add(part: u32, id: &str, until: Instant) -> Join {
             places: vec![("t".to_owned(), 0), ("t".to_owned(), 1)],
             version: 2,
             may_wait: true,
-        },
+        }),
         until,
         pause: None,
     }

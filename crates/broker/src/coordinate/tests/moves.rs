@@ -15,6 +15,7 @@ use wire::messages::{
     JoinGroupRequest, ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest, ProduceRequest,
 };
 
+use super::super::fleet::AnyFleet;
 use super::pair::*;
 use crate::event_loop::bench::encoded;
 
@@ -204,7 +205,11 @@ fn nothing_is_coordinated_before_the_controller_counts_this_broker_in() {
     let mut pair = Pair::new();
     let count = |pair: &Pair, at: usize| {
         let coordinators = &pair.benches[at].shard.desk.coordinators;
-        coordinators.groups.len() + coordinators.transactions.len()
+        coordinators
+            .fleets()
+            .map(AnyFleet::count)
+            .iter()
+            .sum::<usize>()
     };
     let shared = |pair: &Pair, at: usize| Arc::clone(&pair.benches[at].shard.desk.shared);
     for at in [FIRST, SECOND] {

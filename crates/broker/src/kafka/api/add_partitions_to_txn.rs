@@ -1,7 +1,7 @@
 //! AddPartitionsToTxn: partitions of an open transaction (KIP-98). Since version 4 for several transactions, and only to see
 //! whether they are in it (KIP-890); only brokers ask so.
 
-use coord::txn::{Answer, TxnPartition};
+use coord::txn::TxnPartition;
 use wire::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
@@ -12,10 +12,11 @@ use wire::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
-use crate::coordinate::question::{Said, Told};
+use crate::coordinate::query::Joined;
+use crate::coordinate::question::Join;
 use crate::kafka::call::Call;
 use crate::net::Outcome;
-use crate::ops::txns::{self, Asked, Named, Protocol, unexpected};
+use crate::ops::txns::{self, Asked, Named, Protocol};
 
 /// First version that names several transactions.
 const BATCH_VERSION: i16 = 4;
@@ -128,21 +129,23 @@ fn question(
     call: &mut Call<'_>,
     txn: AddPartitionsToTxnTransaction,
     version: i16,
-) -> Result<Asked, ErrorCode> {
+) -> Result<Asked<Join>, ErrorCode> {
     let places = places(&txn.topics);
     let named = Named {
         transactional_id: txn.transactional_id,
         producer: producer(txn.producer_id, txn.producer_epoch),
     };
     if txn.verify_only {
-        return txns::verify(call.desk, &call.asker, named, places);
+        let (partition, verify) = txns::verify(call.desk, &call.asker, named, places)?;
+        return Ok((partition, Join::Verify(verify)));
     }
     let protocol = if version >= BATCH_VERSION {
         Protocol::BrokerAdds
     } else {
         Protocol::ClientAdds
     };
-    txns::add(call.desk, &call.asker, named, places, protocol)
+    let (partition, add) = txns::add(call.desk, &call.asker, named, places, protocol)?;
+    Ok((partition, Join::Add(add)))
 }
 
 fn places(topics: &[AddPartitionsToTxnTopic]) -> Vec<TxnPartition> {
@@ -153,20 +156,17 @@ fn places(topics: &[AddPartitionsToTxnTopic]) -> Vec<TxnPartition> {
     places.collect()
 }
 
-fn results(topics: &[AddPartitionsToTxnTopic], told: Told, knows_fenced: bool) -> TopicResults {
-    let told = told.map(Said::txn);
-    if let Ok(Answer::Verify(verified)) = told {
-        let mut verified = verified.into_iter();
-        return answers(topics, |_, _| {
-            let verified = verified.next().unwrap_or(Ok(()));
-            fenced(verified.err().unwrap_or(ErrorCode::None), knows_fenced)
-        });
-    }
-    let code = match told {
-        Ok(Answer::Add(added)) => added.err().unwrap_or(ErrorCode::None),
-        other => unexpected(other),
-    };
-    answers(topics, |_, _| fenced(code, knows_fenced))
+fn results(
+    topics: &[AddPartitionsToTxnTopic],
+    told: Result<Joined, ErrorCode>,
+    knows_fenced: bool,
+) -> TopicResults {
+    let joined = told.unwrap_or_else(|code| Joined::All(Err(code)));
+    let mut numbers = 0..;
+    answers(topics, |_, _| {
+        let result = joined.of(numbers.next().unwrap_or(0));
+        fenced(result.err().unwrap_or(ErrorCode::None), knows_fenced)
+    })
 }
 
 fn answers(

@@ -1,15 +1,13 @@
 //! DescribeTransactions: where transactions stand, by their ids (KIP-664).
 
-use coord::txn::{Answer, Ask, Described};
+use coord::txn::{Describe, Described};
 use wire::messages::describe_transactions_response::{TopicData, TransactionState};
 use wire::messages::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::coordinate::question::{Question, Said};
 use crate::kafka::call::Call;
 use crate::net::Outcome;
 use crate::ops::once::keep_once;
-use crate::ops::txns::unexpected;
 
 pub(crate) fn on_describe_transactions(
     call: &mut Call<'_>,
@@ -20,10 +18,10 @@ pub(crate) fn on_describe_transactions(
     let questions = ids
         .iter()
         .map(|id| {
-            let ask = Ask::Describe {
+            let describe = Describe {
                 transactional_id: id.clone(),
             };
-            (call.desk.txn_partition(id), Question::Txn(ask))
+            (call.desk.txn_partition(id), describe)
         })
         .collect();
     call.ask_all(questions, |call, told| {
@@ -31,12 +29,12 @@ pub(crate) fn on_describe_transactions(
             let told = if id.is_empty() {
                 Err(ErrorCode::InvalidRequest)
             } else {
-                told.map(Said::txn)
+                told
             };
             match told {
-                Ok(Answer::Describe(Some(found))) => state(found),
-                Ok(Answer::Describe(None)) => refuse(id, ErrorCode::TransactionalIdNotFound),
-                other => refuse(id, unexpected(other)),
+                Ok(Some(found)) => state(found),
+                Ok(None) => refuse(id, ErrorCode::TransactionalIdNotFound),
+                Err(code) => refuse(id, code),
             }
         });
         let response = DescribeTransactionsResponse {

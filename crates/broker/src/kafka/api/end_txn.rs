@@ -1,6 +1,5 @@
 //! EndTxn: commit or abort. Answered when that is decided for good; markers follow.
 
-use coord::txn::Answer;
 use model::ProducerId;
 use wire::ApiKey;
 use wire::messages::{EndTxnRequest, EndTxnResponse};
@@ -11,7 +10,7 @@ use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::kafka::forward;
 use crate::net::Outcome;
-use crate::ops::txns::{self, End, Named, Protocol, unexpected};
+use crate::ops::txns::{self, End, Named, Protocol};
 
 /// First version whose clients know PRODUCER_FENCED.
 const FENCED_VERSION: i16 = 2;
@@ -56,16 +55,12 @@ pub(crate) fn on_end_txn(call: &mut Call<'_>, request: EndTxnRequest, attempt: A
     };
     let question = txns::end(call.desk, &call.asker, txn, end);
     call.ask_txn(question, |call, told| {
-        let ended = match told {
-            Ok(Answer::End(ended)) => ended,
-            other => Err(unexpected(other)),
-        };
         let mut response = EndTxnResponse {
             producer_id: ProducerId::NONE.0,
             producer_epoch: -1,
             ..Default::default()
         };
-        match ended {
+        match told.flatten() {
             Ok(producer) if call.version() >= EPOCH_VERSION => {
                 response.producer_id = producer.id.0;
                 response.producer_epoch = producer.epoch.0;

@@ -1,17 +1,14 @@
 //! InitProducerId: an identity for a producer (KIP-98), and the next incarnation of one with a transactional id (KIP-360).
 
-use coord::txn::Answer;
 use wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
-use crate::coordinate::question::Said;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::kafka::forward;
 use crate::net::Outcome;
-use crate::ops::asking::only;
-use crate::ops::txns::{self, Init, InitProducer, unexpected};
+use crate::ops::txns::{self, Init, InitProducer};
 
 /// First version whose clients know PRODUCER_FENCED.
 const FENCED_VERSION: i16 = 4;
@@ -56,24 +53,18 @@ fn init(call: &mut Call<'_>, asked: InitProducer, attempt: Attempt) -> Outcome {
         }
         Init::Refused(code) => return refuse_producer_id(call, code),
     };
-    call.ask_all(vec![question], |call, told| {
-        let begun = match only(told).map(Said::txn) {
-            Ok(Answer::Init(begun)) => begun,
-            other => Err(unexpected(other)),
-        };
-        match begun {
-            Ok(producer) => {
-                let response = InitProducerIdResponse {
-                    producer_id: producer.id.0,
-                    producer_epoch: producer.epoch.0,
-                    ..Default::default()
-                };
-                call.reply(ApiKey::InitProducerId, &response)
-            }
-            Err(code) => {
-                let code = fenced(code, call.version() >= FENCED_VERSION);
-                refuse_producer_id(call, code)
-            }
+    call.ask_txn(Ok(question), |call, told| match told.flatten() {
+        Ok(producer) => {
+            let response = InitProducerIdResponse {
+                producer_id: producer.id.0,
+                producer_epoch: producer.epoch.0,
+                ..Default::default()
+            };
+            call.reply(ApiKey::InitProducerId, &response)
+        }
+        Err(code) => {
+            let code = fenced(code, call.version() >= FENCED_VERSION);
+            refuse_producer_id(call, code)
         }
     })
 }

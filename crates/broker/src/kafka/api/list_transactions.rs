@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use coord::Pattern;
-use coord::txn::{Answer, Ask, Filter, TxnState};
+use coord::txn::{Filter, List, TxnState};
 use model::ProducerId;
 use wire::messages::list_transactions_response::TransactionState;
 use wire::messages::{ListTransactionsRequest, ListTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::coordinate::question::{Question, Said};
 use crate::kafka::call::Call;
 use crate::net::Outcome;
-use crate::ops::txns::unexpected;
 
 pub(crate) fn on_list_transactions(
     call: &mut Call<'_>,
@@ -58,7 +56,10 @@ pub(crate) fn on_list_transactions(
         _ => 0,
     };
     let questions = (0..partitions)
-        .map(|partition| (partition, Question::Txn(Ask::List(Arc::clone(&filter)))))
+        .map(|partition| {
+            let filter = Arc::clone(&filter);
+            (partition, List { filter })
+        })
         .collect();
     call.ask_all(questions, |call, told| {
         let mut response = ListTransactionsResponse {
@@ -66,8 +67,8 @@ pub(crate) fn on_list_transactions(
             ..Default::default()
         };
         for told in told {
-            match told.map(Said::txn) {
-                Ok(Answer::List(found)) => {
+            match told {
+                Ok(found) => {
                     let states = found.into_iter().map(|found| TransactionState {
                         transactional_id: found.transactional_id,
                         producer_id: found.producer.id.0,
@@ -78,7 +79,7 @@ pub(crate) fn on_list_transactions(
                 // Not ours to list.
                 Err(ErrorCode::NotCoordinator) => {}
                 // A list with a part missing would look as if those transactions were gone.
-                other => response.error_code = unexpected(other).code(),
+                Err(code) => response.error_code = code.code(),
             }
         }
         if response.error_code != 0 {

@@ -1,6 +1,7 @@
 //! Descriptions and lists of groups, for tools.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use model::PartitionIndex;
@@ -8,6 +9,31 @@ use wire::Uuid;
 
 use super::Client;
 use crate::group::{ClassicState, consumer};
+
+/// Of a group of the classic protocol; others are not found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Describe {
+    pub group_id: String,
+}
+
+/// Of a group of the consumer protocol; others are not found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConsumerDescribe {
+    pub group_id: String,
+}
+
+/// Shared: a client may send as many names as it likes, and every coordinator is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct List {
+    pub states: Arc<Filter>,
+    pub types: Arc<Filter>,
+}
+
+/// Removes a group without members, and its offsets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delete {
+    pub group_id: String,
+}
 
 /// Names that pass, in any case; all do where there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,13 +9,11 @@ mod classic;
 mod consumer;
 mod offsets;
 
-use std::sync::Arc;
-
 use wire::ErrorCode;
 
 pub use self::admin::{
-    ConsumerDescribed, ConsumerDescribedMember, Described, DescribedMember, Filter, GroupState,
-    Kind, Listed, NamedPartitions,
+    ConsumerDescribe, ConsumerDescribed, ConsumerDescribedMember, Delete, Describe, Described,
+    DescribedMember, Filter, GroupState, Kind, List, Listed, NamedPartitions,
 };
 pub use self::classic::{
     Heartbeat, Join, JoinRefusal, Joined, JoinedMember, Leave, Leaver, MemberAssignment, Protocol,
@@ -42,33 +40,25 @@ pub struct Refusal {
     pub message: String,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub enum Ask {
-    Join(Join),
-    Sync(Sync),
-    Heartbeat(Heartbeat),
-    Leave(Leave),
-    ConsumerHeartbeat(ConsumerHeartbeat),
-    Commit(Commit),
-    TxnCommit(TxnCommit),
-    FetchOffsets(FetchOffsets),
-    DeleteOffsets(DeleteOffsets),
-    /// A group of the classic protocol; others are not found.
-    Describe {
-        group_id: String,
-    },
-    /// A group of the consumer protocol; others are not found.
-    ConsumerDescribe {
-        group_id: String,
-    },
-    /// Shared: a client may send as many names as it likes, and every coordinator is asked.
-    List {
-        states: Arc<Filter>,
-        types: Arc<Filter>,
-    },
-    Delete {
-        group_id: String,
-    },
+questions! {
+    Join -> Result<Joined, JoinRefusal>;
+    Sync -> Result<Synced, ErrorCode>;
+    Heartbeat -> Result<(), ErrorCode>;
+    /// One for each member, in their order.
+    Leave -> Result<Vec<Result<(), ErrorCode>>, ErrorCode>;
+    ConsumerHeartbeat -> Result<Standing, Refusal>;
+    /// One for each partition of all topics, in their order.
+    Commit -> Vec<Result<(), ErrorCode>>;
+    /// The same in a transaction.
+    TxnCommit -> Vec<Result<(), ErrorCode>>;
+    /// One for each topic that was asked for, in their order; for each that has offsets, where all were.
+    FetchOffsets -> Result<Vec<FetchedTopic>, ErrorCode>;
+    /// One for each partition of all topics, in their order.
+    DeleteOffsets -> Result<Vec<Result<(), ErrorCode>>, ErrorCode>;
+    Describe -> Result<Described, Refusal>;
+    ConsumerDescribe -> Result<ConsumerDescribed, Refusal>;
+    List -> Vec<Listed>;
+    Delete -> Result<(), ErrorCode>;
 }
 
 impl Ask {
@@ -84,32 +74,10 @@ impl Ask {
             | Ask::TxnCommit(TxnCommit { group_id, .. })
             | Ask::FetchOffsets(FetchOffsets { group_id, .. })
             | Ask::DeleteOffsets(DeleteOffsets { group_id, .. })
-            | Ask::Describe { group_id }
-            | Ask::ConsumerDescribe { group_id }
-            | Ask::Delete { group_id } => Some(group_id),
-            Ask::List { .. } => None,
+            | Ask::Describe(Describe { group_id })
+            | Ask::ConsumerDescribe(ConsumerDescribe { group_id })
+            | Ask::Delete(Delete { group_id }) => Some(group_id),
+            Ask::List(_) => None,
         }
     }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    Join(Result<Joined, JoinRefusal>),
-    Sync(Result<Synced, ErrorCode>),
-    Heartbeat(Result<(), ErrorCode>),
-    /// One for each member, in their order.
-    Leave(Result<Vec<Result<(), ErrorCode>>, ErrorCode>),
-    ConsumerHeartbeat(Result<Standing, Refusal>),
-    /// One for each partition of all topics, in their order.
-    Commit(Vec<Result<(), ErrorCode>>),
-    /// The same in a transaction.
-    TxnCommit(Vec<Result<(), ErrorCode>>),
-    /// One for each topic that was asked for, in their order; for each that has offsets, where all were.
-    FetchOffsets(Result<Vec<FetchedTopic>, ErrorCode>),
-    /// One for each partition of all topics, in their order.
-    DeleteOffsets(Result<Vec<Result<(), ErrorCode>>, ErrorCode>),
-    Describe(Result<Described, Refusal>),
-    ConsumerDescribe(Result<ConsumerDescribed, Refusal>),
-    List(Vec<Listed>),
-    Delete(Result<(), ErrorCode>),
 }

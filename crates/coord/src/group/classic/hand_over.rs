@@ -1,9 +1,10 @@
 //! A classic group that becomes a consumer group, and one that was a consumer group until now.
 
+use model::Ticket;
 use wire::ErrorCode;
 
 use super::member::kept;
-use super::{Classic, join_refused, sync_refused};
+use super::{Classic, join_refused};
 use crate::group::consumer::{ClassicGroup, ClassicMember, HandedBack};
 use crate::group::{Out, Settings};
 use crate::{Caller, Moment};
@@ -42,20 +43,23 @@ impl Classic {
         let code = ErrorCode::RebalanceInProgress;
         for (id, member) in &mut self.members {
             if let Some(caller) = member.waits_join.take() {
-                out.anyway.push((caller, join_refused(id, code)));
+                out.anyway.push(caller.answer(join_refused(id, code)));
             }
             if let Some(caller) = member.waits_sync.take() {
-                out.anyway.push((caller, sync_refused(code)));
+                out.anyway.push(caller.answer(Err(code)));
             }
         }
         out
     }
 
     /// The callers that wait, and will not be answered by this group any more.
-    pub(in crate::group) fn abandon(&mut self) -> Vec<Caller> {
+    pub(in crate::group) fn abandon(&mut self) -> Vec<Ticket> {
         let waiting = self.members.values_mut();
         waiting
-            .flat_map(|member| [member.waits_join.take(), member.waits_sync.take()])
+            .flat_map(|member| {
+                let join = member.waits_join.take().map(Caller::ticket);
+                [join, member.waits_sync.take().map(Caller::ticket)]
+            })
             .flatten()
             .collect()
     }

@@ -9,7 +9,7 @@ use wire::ErrorCode;
 use super::member::kept;
 use super::{Classic, ClassicState, Member, fits, millis, refuse_join};
 use crate::group::ask::{self, Joined, JoinedMember};
-use crate::group::{Answer, Out, Settings};
+use crate::group::{Out, Settings};
 use crate::{Caller, Moment};
 
 /// A join that is parked ends after this time, so that members whose client gave up do not pile up (KAFKA-7610).
@@ -20,7 +20,7 @@ const PENDING_MAX: usize = 10_000;
 
 /// A join and all that came with it.
 pub(in crate::group) struct Join<'a> {
-    pub(in crate::group) caller: Caller,
+    pub(in crate::group) caller: Caller<ask::Join>,
     pub(in crate::group) ask: &'a ask::Join,
     pub(in crate::group) at: Moment,
     pub(in crate::group) settings: &'a Settings,
@@ -164,7 +164,7 @@ impl Classic {
     fn tell_again(&self, join: &Join<'_>) -> Out {
         // A leader in a Stable group never gets here.
         let answer = self.joined(&join.ask.member_id);
-        Out::answer(join.caller, Answer::Join(Ok(answer)))
+        Out::answer(join.caller, Ok(answer))
     }
 
     /// The member said something new and waits for the others.

@@ -7,7 +7,7 @@ use model::Instant;
 
 use crate::Caller;
 use crate::group::Client;
-use crate::group::ask::Protocol;
+use crate::group::ask::{self, Protocol};
 
 /// Bound on a member's own description, all protocols together: more would not fit the record of its group anyway.
 const MEMBER_BYTES_MAX: usize = 1 << 20;
@@ -45,8 +45,8 @@ pub(super) struct Member {
     /// In order of preference. Loaded from the log: only the one that was chosen.
     pub(super) protocols: Vec<Protocol>,
     pub(super) assignment: Bytes,
-    pub(super) waits_join: Option<Caller>,
-    pub(super) waits_sync: Option<Caller>,
+    pub(super) waits_join: Option<Caller<ask::Join>>,
+    pub(super) waits_sync: Option<Caller<ask::Sync>>,
     /// Has not had an answer to its first join: it cannot send heartbeats yet.
     pub(super) is_new: bool,
     /// Silent until then, it is removed. None while it need not say anything.

@@ -26,8 +26,8 @@ use wire::group::{GroupMetadataValue, GroupRecord};
 
 use self::hand_over::TakenOver;
 use self::member::Member;
-use super::ask::{JoinRefusal, Protocol};
-use super::{Answer, Client, Out, record};
+use super::ask::{self, JoinRefusal, Joined, Protocol};
+use super::{Client, Out, record};
 use crate::{Caller, Moment};
 
 pub(super) use self::join::Join;
@@ -338,21 +338,17 @@ fn detached(bytes: &Bytes) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
 
-fn join_refused(member_id: &str, code: ErrorCode) -> Answer {
-    Answer::Join(Err(JoinRefusal {
+fn join_refused(member_id: &str, code: ErrorCode) -> Result<Joined, JoinRefusal> {
+    Err(JoinRefusal {
         code,
         member_id: member_id.to_owned(),
-    }))
+    })
 }
 
-fn sync_refused(code: ErrorCode) -> Answer {
-    Answer::Sync(Err(code))
-}
-
-pub(super) fn refuse_join(caller: Caller, member_id: &str, code: ErrorCode) -> Out {
+pub(super) fn refuse_join(caller: Caller<ask::Join>, member_id: &str, code: ErrorCode) -> Out {
     Out::answer(caller, join_refused(member_id, code))
 }
 
-pub(super) fn refuse_sync(caller: Caller, code: ErrorCode) -> Out {
-    Out::answer(caller, sync_refused(code))
+pub(super) fn refuse_sync(caller: Caller<ask::Sync>, code: ErrorCode) -> Out {
+    Out::answer(caller, Err(code))
 }

@@ -3,10 +3,9 @@
 use model::Instant;
 use wire::ErrorCode;
 
-use super::{
-    Classic, ClassicState, JoinEnd, Member, Rebalance, join_refused, millis, sync_refused,
-};
-use crate::group::{Answer, Out, Settings};
+use super::{Classic, ClassicState, JoinEnd, Member, Rebalance, join_refused, millis};
+use crate::group::ask;
+use crate::group::{Out, Settings};
 use crate::{Caller, Moment};
 
 impl Classic {
@@ -57,7 +56,7 @@ impl Classic {
         let waiting = self.take_syncs(at);
         let answers = waiting
             .into_iter()
-            .map(|(_, caller)| (caller, sync_refused(code)));
+            .map(|(_, caller)| caller.answer(Err(code)));
         Out {
             answers: answers.collect(),
             ..Out::default()
@@ -65,7 +64,7 @@ impl Classic {
     }
 
     /// Those that wait for an assignment, whose sessions go on from now.
-    pub(super) fn take_syncs(&mut self, at: Moment) -> Vec<(String, Caller)> {
+    pub(super) fn take_syncs(&mut self, at: Moment) -> Vec<(String, Caller<ask::Sync>)> {
         let mut waiting = Vec::new();
         for (id, member) in &mut self.members {
             if let Some(caller) = member.waits_sync.take() {
@@ -166,11 +165,12 @@ impl Classic {
         let mut out = Out::default();
         let ids: Vec<String> = self.members.keys().cloned().collect();
         for id in ids {
-            let answer = Answer::Join(Ok(self.joined(&id)));
+            let answer = Ok(self.joined(&id));
             if let Some(member) = self.members.get_mut(&id) {
                 member.is_new = false;
                 let waiting = member.waits_join.take();
-                out.answers.extend(waiting.map(|caller| (caller, answer)));
+                out.answers
+                    .extend(waiting.map(|caller| caller.answer(answer)));
             }
             self.renew(&id, at.now);
             self.unsynced.insert(id);
@@ -208,10 +208,10 @@ impl Classic {
         let code = ErrorCode::UnknownMemberId;
         if let Some(caller) = member.waits_join {
             // It joins again, as a new member, should it still be there.
-            out.answers.push((caller, join_refused("", code)));
+            out.answers.push(caller.answer(join_refused("", code)));
         }
         if let Some(caller) = member.waits_sync {
-            out.answers.push((caller, sync_refused(code)));
+            out.answers.push(caller.answer(Err(code)));
         }
         out
     }

@@ -6,9 +6,9 @@
 use wire::ErrorCode;
 
 use super::member::kept;
-use super::{Classic, ClassicState, Join, Member, join_refused, millis, sync_refused};
+use super::{Classic, ClassicState, Join, Member, join_refused, millis};
+use crate::group::Out;
 use crate::group::ask::Joined;
-use crate::group::{Answer, Out};
 
 impl Classic {
     pub(super) fn replace_static(&mut self, join: &Join<'_>, old_id: &str, new_id: String) -> Out {
@@ -35,7 +35,7 @@ impl Classic {
             out.records
                 .push(self.record(|_, member| member.assignment.clone()));
             let answer = self.replaced(join, &new_id, old_leader.as_deref());
-            out.answers.push((join.caller, Answer::Join(Ok(answer))));
+            out.answers.push(join.caller.answer(Ok(answer)));
             // As it was, until the record is replayed.
             let new = self.take(&new_id).map(|new| (new_id, new));
             self.insert(old_id.to_owned(), old);
@@ -86,10 +86,10 @@ fn fence(id: &str, member: &mut Member) -> Out {
     let mut out = Out::default();
     let code = ErrorCode::FencedInstanceId;
     if let Some(caller) = member.waits_join.take() {
-        out.answers.push((caller, join_refused(id, code)));
+        out.answers.push(caller.answer(join_refused(id, code)));
     }
     if let Some(caller) = member.waits_sync.take() {
-        out.answers.push((caller, sync_refused(code)));
+        out.answers.push(caller.answer(Err(code)));
     }
     out
 }

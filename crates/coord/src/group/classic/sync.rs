@@ -9,12 +9,17 @@ use bytes::Bytes;
 use wire::ErrorCode;
 
 use super::{Classic, ClassicState, detached, refuse_sync};
+use crate::group::Out;
 use crate::group::ask::{self, Synced};
-use crate::group::{Answer, Out};
 use crate::{Caller, Moment};
 
 impl Classic {
-    pub(in crate::group) fn sync(&mut self, caller: Caller, ask: &ask::Sync, at: Moment) -> Out {
+    pub(in crate::group) fn sync(
+        &mut self,
+        caller: Caller<ask::Sync>,
+        ask: &ask::Sync,
+        at: Moment,
+    ) -> Out {
         if let Err(code) = self.check_sync(ask) {
             return refuse_sync(caller, code);
         }
@@ -83,7 +88,7 @@ impl Classic {
         let record = self.record(|id, _| part(id));
         let mut answers = Vec::new();
         for (id, caller) in self.take_syncs(at) {
-            answers.push((caller, self.assigned(part(&id))));
+            answers.push(caller.answer(self.assigned(part(&id))));
         }
         Out {
             records: vec![record],
@@ -92,11 +97,11 @@ impl Classic {
         }
     }
 
-    fn assigned(&self, assignment: Bytes) -> Answer {
-        Answer::Sync(Ok(Synced {
+    fn assigned(&self, assignment: Bytes) -> Result<Synced, ErrorCode> {
+        Ok(Synced {
             protocol_type: self.protocol_type.clone(),
             protocol: self.protocol.clone(),
             assignment,
-        }))
+        })
     }
 }

@@ -22,7 +22,7 @@ use crate::{Caller, Step};
 type Out = Step<GroupRecord, Answer>;
 
 impl ConsumerGroup {
-    pub fn classic_join(&mut self, caller: Caller, join: &Join, cx: &Context) -> Out {
+    pub fn classic_join(&mut self, caller: Caller<Join>, join: &Join, cx: &Context) -> Out {
         let id = match join.member_id.as_str() {
             "" => join.fresh.to_string(),
             id => id.to_owned(),
@@ -39,7 +39,7 @@ impl ConsumerGroup {
         };
         Step {
             records,
-            answers: vec![(caller, Answer::Join(answer))],
+            answers: vec![caller.answer(answer)],
             ..Step::default()
         }
     }
@@ -129,8 +129,8 @@ impl ConsumerGroup {
         Ok((records, joined))
     }
 
-    pub fn classic_sync(&mut self, caller: Caller, sync: &Sync, cx: &Context) -> Out {
-        Step::answer(caller, Answer::Sync(self.try_classic_sync(sync, cx)))
+    pub fn classic_sync(&mut self, caller: Caller<Sync>, sync: &Sync, cx: &Context) -> Out {
+        Step::answer(caller, self.try_classic_sync(sync, cx))
     }
 
     fn try_classic_sync(&mut self, sync: &Sync, cx: &Context) -> Result<Synced, ErrorCode> {

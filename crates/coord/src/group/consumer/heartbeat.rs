@@ -25,7 +25,7 @@ type Beaten = Result<(Vec<GroupRecord>, Standing), Refusal>;
 impl ConsumerGroup {
     pub fn heartbeat(
         &mut self,
-        caller: Caller,
+        caller: Caller<ConsumerHeartbeat>,
         beat: &ConsumerHeartbeat,
         cx: &Context,
     ) -> Step<GroupRecord, Answer> {
@@ -39,7 +39,7 @@ impl ConsumerGroup {
         };
         Step {
             records,
-            answers: vec![(caller, Answer::ConsumerHeartbeat(answer))],
+            answers: vec![caller.answer(answer)],
             ..Step::default()
         }
     }

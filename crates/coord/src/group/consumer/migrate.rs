@@ -67,14 +67,14 @@ impl ConsumerGroup {
     pub fn upgrade(
         id: &str,
         classic: &ClassicGroup,
-        caller: Caller,
+        caller: Caller<ConsumerHeartbeat>,
         beat: &ConsumerHeartbeat,
         cx: &Context,
     ) -> Step<GroupRecord, Answer> {
         let (mut group, mut records) = match ConsumerGroup::from_classic(id, classic, cx) {
             Ok(made) => made,
             Err(refusal) => {
-                return Step::answer(caller, Answer::ConsumerHeartbeat(Err(refusal)));
+                return Step::answer(caller, Err(refusal));
             }
         };
         let mut step = group.heartbeat(caller, beat, cx);

@@ -73,7 +73,8 @@ fn epoch_of(told: &Told) -> i32 {
 impl World {
     fn upgrade(&mut self, classic: &ClassicGroup, name: &str) -> String {
         let cx = World::cx(&self.topics, &self.settings, self.at);
-        let step = ConsumerGroup::upgrade("g", classic, caller(1), &join_of(name), &cx);
+        let step =
+            ConsumerGroup::upgrade("g", classic, caller(&join_of(name)), &join_of(name), &cx);
         let Some(Answer::ConsumerHeartbeat(told)) = self.take(step).pop() else {
             panic!("no answer");
         };
@@ -160,7 +161,7 @@ impl World {
             ..Join::default()
         };
         let cx = World::cx(&self.topics, &self.settings, self.at);
-        let step = self.group.classic_join(caller(1), &join, &cx);
+        let step = self.group.classic_join(caller(&join), &join, &cx);
         let records = step.records.clone();
         match self.take(step).pop() {
             Some(Answer::Join(joined)) => (joined, records),
@@ -180,7 +181,7 @@ impl World {
             ..Sync::default()
         };
         let cx = World::cx(&self.topics, &self.settings, self.at);
-        let step = self.group.classic_sync(caller(1), &sync, &cx);
+        let step = self.group.classic_sync(caller(&sync), &sync, &cx);
         match self.take(step).pop() {
             Some(Answer::Sync(Ok(it))) => {
                 let target: Target =
@@ -333,7 +334,7 @@ fn a_group_without_consumer_members_is_classic_again() {
     let cx = World::cx(&world.topics, &world.settings, world.at);
     let mut leave = join_of("a");
     leave.member_epoch = -1;
-    let step = world.group.heartbeat(caller(1), &leave, &cx);
+    let step = world.group.heartbeat(caller(&leave), &leave, &cx);
     let Some(GroupRecord::GroupMetadata(_, Some(value))) = step.records.last() else {
         panic!("{:?}", step.records.last());
     };
@@ -357,7 +358,7 @@ fn with_static() -> (World, Told) {
     let mut join = join_of("a");
     join.instance_id = Some("i".into());
     let cx = World::cx(&world.topics, &world.settings, world.at);
-    let step = ConsumerGroup::upgrade("g", &classic, caller(1), &join, &cx);
+    let step = ConsumerGroup::upgrade("g", &classic, caller(&join), &join, &cx);
     let Some(Answer::ConsumerHeartbeat(told)) = world.take(step).pop() else {
         panic!("no answer");
     };
@@ -371,7 +372,7 @@ fn a_group_is_classic_again_when_its_last_consumer_is_back_as_a_classic_member()
     away.member_epoch = -2;
     away.instance_id = Some("i".into());
     let cx = World::cx(&world.topics, &world.settings, world.at);
-    let step = world.group.heartbeat(caller(1), &away, &cx);
+    let step = world.group.heartbeat(caller(&away), &away, &cx);
     world.take(step);
 
     let (joined, records) = world.classic_join_as("", Some("i"), "cooperative-sticky", &[]);

@@ -152,7 +152,10 @@ impl World {
             }
         }
         self.assert_restartable();
-        step.answers.into_iter().map(|(_, answer)| answer).collect()
+        step.answers
+            .into_iter()
+            .map(|reply| reply.into_parts().1)
+            .collect()
     }
 
     pub(super) fn replayed(&self) -> ConsumerGroup {
@@ -198,7 +201,7 @@ impl World {
             ..beat
         };
         let cx = Self::cx(&self.topics, &self.settings, self.at);
-        let step = self.group.heartbeat(crate::caller(7), &beat, &cx);
+        let step = self.group.heartbeat(crate::caller(&beat), &beat, &cx);
         let mut answers = self.take(step);
         match answers.pop() {
             Some(Answer::ConsumerHeartbeat(told)) if answers.is_empty() => Told(told),

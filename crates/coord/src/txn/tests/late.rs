@@ -8,12 +8,12 @@ fn timeouts_are_bounded_and_a_late_transaction_is_aborted() {
     let mut rig = Rig::default();
     rig.machine.settings.abort_check = Duration::from_millis(1);
     for timeout_ms in [0, -1, 900_001] {
-        let ask = Ask::Init {
+        let ask = Ask::Init(Init {
             transactional_id: "t".into(),
             timeout_ms,
             expected: None,
             fresh: None,
-        };
+        });
         let refused = Answer::Init(Err(ErrorCode::InvalidTransactionTimeout));
         assert_eq!(rig.ask(ask), refused);
     }
@@ -42,8 +42,7 @@ fn ids_that_nobody_used_are_looked_for_at_an_interval_of_their_own() {
         let mut rig = Rig::default();
         rig.machine.settings.expiration_ms = 1_000;
         rig.machine.settings.expiration_check = Duration::from_secs(expiration_check);
-        let loaded = rig.machine.on_loaded(rig.at());
-        rig.perform(loaded);
+        rig.markers = rig.machine.on_loaded(rig.at());
         rig.init();
         while !rig.machine.txns.is_empty() {
             let next = rig.machine.next_deadline().unwrap();
@@ -58,8 +57,7 @@ fn ids_that_nobody_used_are_looked_for_at_an_interval_of_their_own() {
 #[test]
 fn many_late_transactions_are_aborted_a_batch_at_a_time() {
     let mut rig = Rig::default();
-    let loaded = rig.machine.on_loaded(rig.at());
-    rig.perform(loaded);
+    rig.markers = rig.machine.on_loaded(rig.at());
     for number in 0..ABORTED_PER_CHECK_MAX as i64 + 1 {
         let mut txn = Txn::new(ProducerId(number), 1_000);
         txn.state = TxnState::Ongoing;
@@ -87,8 +85,7 @@ struct LateRig {
 impl LateRig {
     fn of(count: i64) -> LateRig {
         let mut rig = Rig::default();
-        let loaded = rig.machine.on_loaded(rig.at());
-        rig.perform(loaded);
+        rig.markers = rig.machine.on_loaded(rig.at());
         for number in 0..count {
             let mut late = Txn::new(ProducerId(number), 1_000);
             late.state = TxnState::Ongoing;
@@ -195,8 +192,7 @@ fn batch_bytes(records: &[TransactionRecord]) -> usize {
 #[test]
 fn long_ids_are_forgotten_and_large_transactions_aborted_within_one_batch_each() {
     let mut rig = Rig::default();
-    let loaded = rig.machine.on_loaded(rig.at());
-    rig.perform(loaded);
+    rig.markers = rig.machine.on_loaded(rig.at());
     for number in 0..90 {
         let idle = Txn::new(ProducerId(number), 1_000);
         let id = format!("{number:_>30000}");
@@ -236,8 +232,7 @@ fn long_ids_are_forgotten_and_large_transactions_aborted_within_one_batch_each()
 #[test]
 fn ids_that_cannot_be_forgotten_keep_no_transaction_open() {
     let mut rig = Rig::default();
-    let loaded = rig.machine.on_loaded(rig.at());
-    rig.perform(loaded);
+    rig.markers = rig.machine.on_loaded(rig.at());
     // More than one check forgets, so that the next one is at it again.
     for number in 0..=EXPIRED_PER_CHECK_MAX {
         let idle = Txn::new(ProducerId(1), 1_000);
@@ -254,7 +249,7 @@ fn ids_that_cannot_be_forgotten_keep_no_transaction_open() {
         // The log has no room for what forgets an id, whatever the reason.
         let is_refused = records.any(|TransactionRecord::TransactionLog(_, value)| value.is_none());
         if !is_refused {
-            aborted += step.answers.len();
+            aborted += step.effects.len();
             rig.perform(step);
         }
         rig.wall = (rig.machine.next_deadline().unwrap().0 / 1_000_000) as i64;

@@ -112,7 +112,7 @@ fn refused_records_leave_the_group_as_it_was() {
         brings_member_id: true,
         ..ConsumerHeartbeat::default()
     };
-    let step = world.group.heartbeat(crate::caller(1), &beat, &cx);
+    let step = world.group.heartbeat(crate::caller(&beat), &beat, &cx);
     assert!(!step.records.is_empty());
     assert_eq!(world.group.durable(), before);
 

@@ -246,7 +246,7 @@ fn topics_that_a_new_epoch_was_made_of_are_not_compared_again() {
         ..ConsumerHeartbeat::default()
     };
     let cx = World::cx(&world.topics, &world.settings, world.at);
-    let step = world.group.heartbeat(crate::caller(1), &beat, &cx);
+    let step = world.group.heartbeat(crate::caller(&beat), &beat, &cx);
     assert!(!step.records.is_empty());
     let response = world.beat("a", |_| {});
     assert_eq!(world.show(&response), "3: t0 t1");
