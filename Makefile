@@ -45,7 +45,7 @@ sim:
 	$(CARGO) run --release --package sim -- --seeds $(SEEDS) $(ARGS)
 
 ## seeded runs of three brokers as one cluster, shared out among its loads: make sim-cluster SEEDS=3000
-CLUSTER_LOADS = cluster coordinators markers replicas replicated-groups replicated-transactions moves quiet-moves rot pipelined
+CLUSTER_LOADS = cluster coordinators markers replicas replicated-groups replicated-transactions moves quiet-moves rot pipelined upgrade
 sim-cluster:
 	$(CARGO) build --release --package sim
 	@failed=0; each=$$((($(SEEDS) + $(words $(CLUSTER_LOADS)) - 1) / $(words $(CLUSTER_LOADS)))); \

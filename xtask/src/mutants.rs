@@ -22,7 +22,7 @@ const LOADS: [&str; 12] = [
 ];
 
 /// Those of three brokers that are one cluster.
-const CLUSTER_LOADS: [&str; 10] = [
+const CLUSTER_LOADS: [&str; 11] = [
     "cluster",
     "coordinators",
     "markers",
@@ -33,6 +33,7 @@ const CLUSTER_LOADS: [&str; 10] = [
     "quiet-moves",
     "rot",
     "pipelined",
+    "upgrade",
 ];
 
 /// The objections to the patches.

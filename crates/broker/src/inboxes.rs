@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use env::{Socket, Wake};
 use model::{InboxId, Ticket};
 use parking_lot::Mutex;
 use partition::{News, Piece};
 
 use crate::coordinate::question::{Answered, Asked};
+use crate::peers::Answer;
 
 /// A loop of the broker that owns connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,8 +27,8 @@ pub(crate) enum Redeemed {
     Piece(Ticket, Box<Piece>),
     /// The answer of the quorum to another node, whose request waits there.
     Quorum(Ticket, Box<raft::Response>),
-    /// Body of the answer of another node to a request of this one; `None` where there was none in time.
-    Replied(Ticket, Option<Bytes>),
+    /// The answer of another node to a request of this one; `None` where there was none in time.
+    Replied(Ticket, Option<Answer>),
 }
 
 /// Something for another shard.

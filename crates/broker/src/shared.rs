@@ -9,6 +9,7 @@ use crate::control::MetadataLog;
 use crate::meters::Meters;
 use crate::moves::Moves;
 use crate::node::{BrokerState, Catalog, Doors, Lifetime, Mail, Volumes};
+use crate::peers::Ceilings;
 use crate::reads::ReaderPool;
 use crate::telemetry::Telemetry;
 
@@ -25,4 +26,6 @@ pub(crate) struct Shared {
     pub(crate) readers: Arc<ReaderPool>,
     pub(crate) moves: Arc<Moves>,
     pub(crate) telemetry: Mutex<Telemetry>,
+    /// The newest versions of the protocol in which this node speaks and is spoken to.
+    pub(crate) ceilings: Ceilings,
 }

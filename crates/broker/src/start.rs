@@ -39,6 +39,7 @@ use crate::metrics::Watch;
 use crate::mover::Mover;
 use crate::moves::Moves;
 use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Mail, Volumes};
+use crate::peers::Ceilings;
 use crate::reads::{ReaderLoop, ReaderPool};
 use crate::replication::{self, ReplicaWorker};
 use crate::settings::Settings;
@@ -123,6 +124,15 @@ impl Announce for Spread {
 
 impl Broker {
     pub fn start(env: &Env, broker: config::Broker) -> Result<Broker, StartError> {
+        Broker::start_as(env, broker, Ceilings::default())
+    }
+
+    /// Starts a broker that lists, takes and sends no newer versions than `ceilings`, as an older build would.
+    pub fn start_as(
+        env: &Env,
+        broker: config::Broker,
+        ceilings: Ceilings,
+    ) -> Result<Broker, StartError> {
         let fixed = Settings::new(broker, &Image::default());
         let Recovered {
             settings,
@@ -265,6 +275,7 @@ impl Broker {
             readers: Arc::new(ReaderPool::new(env.threads.bell())),
             moves,
             telemetry: Mutex::default(),
+            ceilings,
         });
         let listeners: [Arc<dyn EndListener>; 4] = [
             Arc::clone(&shared.mail) as _,

@@ -55,7 +55,7 @@ const USAGE: &str = "sim [--seeds N] [--seed FIRST] [--load NAME] [--jobs N] [--
                 coordinators (groups) or markers (transactions), and with three replicas each replicas,
                 replicated-groups or replicated-transactions, or rot (in their files), or moves (to other brokers
                 and to empty disks), or quiet-moves (of partitions that nobody writes to), or pipelined (producers that
-                fill all bounds): what the clients do above all
+                fill all bounds), or upgrade (of nodes to another build and back): what the clients do above all
   --first       end at the first seed that fails
   --patience S  a seed that does not end within S seconds hangs (300)
   --images N    instead, recover N crash states of each seed's recorded run (of --load transactions, too)

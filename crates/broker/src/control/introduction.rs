@@ -11,6 +11,7 @@ use wire::messages::{DescribeClusterRequest, DescribeClusterResponse};
 use wire::{ApiKey, Message, Reader};
 
 use super::boot::BootError;
+use crate::peers::{Answer, Encodable};
 
 /// The whole start waits so long for a node that answers.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -52,24 +53,21 @@ pub(crate) fn learn_cluster_id(env: &Env, servers: &[(String, u16)]) -> Result<S
 }
 
 /// A question for a node that is asked for the `count`th time: as a controller first, then as a broker, in turns.
-pub(super) fn question(count: u32) -> Option<((ApiKey, i16), Bytes)> {
+pub(super) fn question(count: u32) -> DescribeClusterRequest {
     let types = [BROKERS, CONTROLLERS];
-    let frame = frame(types[(count % 2) as usize])?;
-    Some(((ApiKey::DescribeCluster, VERSION), frame))
+    request(types[(count % 2) as usize])
 }
 
-/// The id in an answer without its header.
-pub(super) fn answer(version: i16, body: Bytes) -> Option<String> {
-    cluster_id(&mut Reader::new(body), version)
+/// The id in an answer.
+pub(super) fn read(answer: Answer) -> Option<String> {
+    cluster_id(&mut Reader::new(answer.body), answer.version)
 }
 
-fn frame(endpoint_type: i8) -> Option<Bytes> {
-    let request = DescribeClusterRequest {
+fn request(endpoint_type: i8) -> DescribeClusterRequest {
+    DescribeClusterRequest {
         endpoint_type,
         ..DescribeClusterRequest::default()
-    };
-    let frame = wire::frame::encode_request(&request, VERSION, 1, Some("esker"));
-    frame.and_then(|encoded| encoded.into_bytes()).ok()
+    }
 }
 
 fn cluster_id(reader: &mut Reader, version: i16) -> Option<String> {
@@ -78,10 +76,10 @@ fn cluster_id(reader: &mut Reader, version: i16) -> Option<String> {
 }
 
 fn ask(env: &Env, address: &str, endpoint_type: i8) -> Option<String> {
-    let frame = frame(endpoint_type)?;
+    let frame = request(endpoint_type).frame(VERSION, 1).ok()?;
     let mut stream = env.net.dial(address, DIAL_MAX).ok()?;
     stream.write_all(&frame).ok()?;
-    let answer = read(&mut *stream)?;
+    let answer = read_frame(&mut *stream)?;
     let mut reader = Reader::new(answer);
     let header = ApiKey::DescribeCluster.response_header_version(VERSION);
     wire::messages::ResponseHeader::decode(&mut reader, header).ok()?;
@@ -89,7 +87,7 @@ fn ask(env: &Env, address: &str, endpoint_type: i8) -> Option<String> {
 }
 
 /// The frame behind a length.
-fn read(stream: &mut dyn Stream) -> Option<Bytes> {
+fn read_frame(stream: &mut dyn Stream) -> Option<Bytes> {
     let mut head = [0; 4];
     stream.read_exact(&mut head).ok()?;
     let length = usize::try_from(i32::from_be_bytes(head)).ok()?;

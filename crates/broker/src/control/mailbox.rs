@@ -7,9 +7,9 @@ use env::Wake;
 use model::{BrokerId, Instant, LeaderEpoch, Ticket};
 use parking_lot::Mutex;
 use raft::{CallId, Caller, Election, Fill, Peer, Request, Response, SnapshotId, VoteNumber};
-use wire::{ApiKey, EncodeError};
 
 use crate::inboxes::{Inbox, Redeemed};
+use crate::peers::{Encodable, Typed};
 
 /// A request of another node that waits at a door.
 pub(crate) struct Question {
@@ -30,28 +30,23 @@ pub(crate) enum Recipient {
 pub(crate) struct Outgoing {
     pub(crate) ticket: Ticket,
     pub(crate) to: Recipient,
-    pub(crate) api: (ApiKey, i16),
-    /// The whole frame; its correlation id is set when it goes.
-    pub(crate) frame: Bytes,
+    pub(crate) request: Typed,
     /// From then on there is no answer.
     pub(crate) until: Instant,
 }
 
 impl Outgoing {
-    pub(crate) fn new<R: wire::Request>(
+    pub(crate) fn new(
         (ticket, to): (Ticket, Recipient),
-        request: &R,
-        version: i16,
+        request: impl Encodable + 'static,
         until: Instant,
-    ) -> Result<Outgoing, EncodeError> {
-        let encoded = wire::frame::encode_request(request, version, 0, Some("esker"))?;
-        Ok(Outgoing {
+    ) -> Outgoing {
+        Outgoing {
             ticket,
             to,
-            api: (R::KEY, version),
-            frame: encoded.into_bytes()?,
+            request: Typed::new(request),
             until,
-        })
+        }
     }
 }
 

@@ -10,11 +10,12 @@ use wire::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 };
-use wire::{ApiKey, EncodeError, ErrorCode, Message, Reader, Request, Uuid};
+use wire::{ApiKey, EncodeError, ErrorCode, Uuid};
 
 use super::clocks::{self, Clocks, Due};
 use super::life_file::{self, Before, Known, Life};
 use super::lifecycle::{Ask, Heard, Lifecycle, Pace};
+use crate::peers::{Answer, Encodable, Typed};
 use crate::shared::Shared;
 
 /// Why a broker serves no clients before it is a member.
@@ -187,13 +188,8 @@ impl Membership {
         self.look_at
     }
 
-    /// The frame of a request; `end` is that of the metadata that are published here.
-    pub(super) fn frame(
-        &mut self,
-        shared: &Shared,
-        ask: Ask,
-        end: i64,
-    ) -> Result<((ApiKey, i16), Bytes), EncodeError> {
+    /// The request; `end` is that of the metadata that are published here.
+    pub(super) fn request(&mut self, shared: &Shared, ask: Ask, end: i64) -> Typed {
         match ask {
             Ask::Register => {
                 self.announce(shared);
@@ -201,7 +197,7 @@ impl Membership {
                     .state
                     .cluster_id()
                     .clone_into(&mut self.request.cluster_id);
-                frame(&self.request)
+                Typed::new(self.request.clone())
             }
             Ask::Heartbeat { epoch, leaves } => {
                 let failed = self.seen_dirs.failed.iter().copied();
@@ -209,7 +205,7 @@ impl Membership {
                 let dirs = shared.volumes.dirs().iter();
                 let cordoned = dirs.filter(|dir| settings.broker.is_cordoned(&dir.path));
                 let cordoned: Vec<Uuid> = cordoned.map(|dir| dir.id).collect();
-                frame(&BrokerHeartbeatRequest {
+                Typed::new(Heartbeat(BrokerHeartbeatRequest {
                     broker_id: self.request.broker_id,
                     broker_epoch: epoch,
                     current_metadata_offset: end - 1,
@@ -219,7 +215,7 @@ impl Membership {
                     troubled_log_dirs: self.seen_dirs.troubled.clone(),
                     cordoned_log_dirs: Some(cordoned),
                     wall_time_ms: shared.env.clock.wall_ms().0,
-                })
+                }))
             }
         }
     }
@@ -363,18 +359,30 @@ fn dir_life((directory, life): (&Uuid, &Life)) -> registration::LogDirLife {
     }
 }
 
-fn version<R: Request>() -> i16 {
-    R::KEY.max_version_stable()
-}
+/// First version that says which directories are cordoned. A controller that speaks an older one knows nothing of that.
+const CORDONS_SINCE: i16 = 2;
 
-fn frame<R: Request>(request: &R) -> Result<((ApiKey, i16), Bytes), EncodeError> {
-    let version = version::<R>();
-    let encoded = wire::frame::encode_request(request, version, 0, Some("esker"))?;
-    Ok(((R::KEY, version), encoded.into_bytes()?))
+struct Heartbeat(BrokerHeartbeatRequest);
+
+impl Encodable for Heartbeat {
+    fn key(&self) -> ApiKey {
+        ApiKey::BrokerHeartbeat
+    }
+
+    fn frame(&self, version: i16, correlation: i32) -> Result<Bytes, EncodeError> {
+        if CORDONS_SINCE <= version {
+            return self.0.frame(version, correlation);
+        }
+        let older = BrokerHeartbeatRequest {
+            cordoned_log_dirs: None,
+            ..self.0.clone()
+        };
+        older.frame(version, correlation)
+    }
 }
 
 /// Reads an answer; a refusal is its code.
-pub(super) fn read(ask: Ask, version: i16, body: Bytes) -> Result<Told, ErrorCode> {
+pub(super) fn read(ask: Ask, answer: Answer) -> Result<Told, ErrorCode> {
     let broken = || ErrorCode::CorruptMessage;
     let refused = |code: i16| match ErrorCode::try_from(code) {
         Ok(ErrorCode::None) => Ok(()),
@@ -383,12 +391,12 @@ pub(super) fn read(ask: Ask, version: i16, body: Bytes) -> Result<Told, ErrorCod
     };
     match ask {
         Ask::Register => {
-            let read: BrokerRegistrationResponse = decode(body, version).ok_or_else(broken)?;
+            let read: BrokerRegistrationResponse = answer.read().ok_or_else(broken)?;
             refused(read.error_code)?;
             Ok(Told::Registered(read.broker_epoch))
         }
         Ask::Heartbeat { .. } => {
-            let read: BrokerHeartbeatResponse = decode(body, version).ok_or_else(broken)?;
+            let read: BrokerHeartbeatResponse = answer.read().ok_or_else(broken)?;
             refused(read.error_code)?;
             let wall_ms = Some(read.wall_time_ms).filter(|ms| 0 <= *ms);
             Ok(Told::Heard(heard(&read), wall_ms))
@@ -402,11 +410,6 @@ fn heard(response: &BrokerHeartbeatResponse) -> Heard {
         is_fenced: response.is_fenced,
         may_stop: response.should_shut_down,
     }
-}
-
-/// Reads a message of a known version.
-fn decode<M: Message>(body: Bytes, version: i16) -> Option<M> {
-    M::decode(&mut Reader::new(body), version).ok()
 }
 
 #[cfg(test)]

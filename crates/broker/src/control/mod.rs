@@ -14,7 +14,6 @@ pub(crate) mod envelope;
 pub(crate) mod introduction;
 pub(crate) mod life_file;
 mod lifecycle;
-pub(crate) mod links;
 pub(crate) mod log;
 mod log_read;
 mod mailbox;
@@ -24,7 +23,6 @@ mod replay;
 mod sight;
 pub(crate) mod snapshot_files;
 pub(crate) mod vote_file;
-mod wire_form;
 mod worker;
 
 use model::PartitionIndex;

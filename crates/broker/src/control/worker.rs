@@ -23,12 +23,14 @@ use self::probes::{Probed, Suspect};
 use self::requests::Held;
 use super::enrolment::Enrolment;
 use super::lifecycle::{self, Ask, Leaving};
-use super::links::{Lane, Links, Outbound, Reply};
 use super::mailbox::{Order, Outgoing, Question};
 use super::membership::{self, Membership};
 use super::snapshot_files::SnapshotDir;
-use super::{log_read, vote_file, wire_form};
+use super::{log_read, vote_file};
 use crate::inboxes::Redeemed;
+use crate::peers::{
+    Answer, Encodable, Lane, Links, Lost, Outbound, QuorumRequest, Reply, quorum_answer,
+};
 use crate::shared::Shared;
 
 /// Where the vote file cannot be written it is tried again after this pause; nothing that rests on it happens until then.
@@ -84,7 +86,8 @@ pub(crate) struct QuorumWorker {
     snapshots: SnapshotDir,
     /// When this worker is to wake by itself, while it sleeps.
     sleeps_until: Option<Instant>,
-    name: String,
+    /// Of this node in requests of the quorum.
+    name: Arc<str>,
 }
 
 /// A worker that wakes so much later than it asked for did not run: its process was stopped, or its machine was.
@@ -96,7 +99,8 @@ impl QuorumWorker {
         poller: Box<dyn Poller>,
         (membership, enrolment): (Option<Membership>, Option<Enrolment>),
     ) -> QuorumWorker {
-        let name = format!("raft-client-{}", shared.catalog.config().broker.node_id);
+        let name = format!("raft-client-{}", shared.catalog.config().broker.node_id).into();
+        let links = Links::new(shared.ceilings.clone());
         let (membership, reserve) = if shared.state.is_alone() {
             (None, membership)
         } else {
@@ -106,7 +110,7 @@ impl QuorumWorker {
         QuorumWorker {
             shared,
             poller,
-            links: Links::new(),
+            links,
             ready: Vec::new(),
             callers: BTreeMap::new(),
             last_caller: 0,
@@ -169,7 +173,7 @@ impl QuorumWorker {
                 call,
                 peer,
                 request,
-            } => self.send(call, peer, &request),
+            } => self.send(call, peer, request),
             Order::Answer {
                 caller,
                 response,
@@ -291,84 +295,74 @@ impl QuorumWorker {
         Ok(())
     }
 
-    fn send(&mut self, call: CallId, peer: Peer, request: &Request) {
-        let Ok(frame) = wire_form::encode(request, &self.name) else {
-            return self.fail(call);
-        };
+    fn send(&mut self, call: CallId, peer: Peer, request: Box<Request>) {
+        let client = Arc::clone(&self.name);
         self.send_out(Outbound {
             target: (peer.endpoint, Lane::Quorum),
-            api: wire_form::form(request),
-            frame,
+            request: QuorumRequest { request, client },
             until: None,
             of: Author::Quorum(call),
         });
     }
 
-    fn send_out(&mut self, outbound: Outbound<Author>) {
+    fn send_out<R: Encodable + 'static>(&mut self, outbound: Outbound<R, Author>) {
         let net = &*self.shared.env.net;
         self.links.send(net, &mut *self.poller, outbound);
     }
 
-    fn fail(&self, call: CallId) {
-        let failure = Failure::Disconnected;
+    fn fail(&self, call: CallId, failure: Failure) {
         self.shared.metadata.step(Event::Failed { call, failure });
     }
 
     fn take_replies(&mut self) {
         for reply in self.links.take_replies() {
             match reply {
-                Reply::Failed {
-                    of: Author::Probe(suspect),
-                    is_refused,
-                    ..
-                } => {
-                    let probed = if is_refused {
-                        Probed::Refused
-                    } else {
-                        Probed::Broken
-                    };
-                    self.on_probed(suspect, probed);
-                }
-                Reply::Failed { of, was_sent, .. } => self.on_failed(of, was_sent),
-                Reply::Answered {
-                    of,
-                    key,
-                    version,
-                    body,
-                } => self.on_answered(of, key, version, body),
+                Reply::Failed { of, why } => self.on_failed(of, why),
+                Reply::Answered { of, key, answer } => self.on_answered(of, key, answer),
             }
         }
     }
 
-    fn on_failed(&mut self, of: Author, was_sent: bool) {
+    fn on_failed(&mut self, of: Author, why: Lost) {
         match of {
-            // Asked a second time, a controller that did it refuses it as done, which is not so for the client.
-            Author::Request(outgoing) if was_sent && outgoing.api.0 == ApiKey::Envelope => {
+            Author::Request(outgoing) if !may_go_again(&outgoing, why) => {
                 self.reply(outgoing.ticket, None);
             }
-            Author::Quorum(call) => self.fail(call),
+            Author::Quorum(call) => self.fail(
+                call,
+                match why {
+                    Lost::Unsupported => Failure::UnsupportedVersion,
+                    Lost::Refused | Lost::Ended { .. } => Failure::Disconnected,
+                },
+            ),
             Author::Lifecycle(ask) => self.on_lifecycle(ask, Err(ErrorCode::NetworkException)),
             Author::Enrolment => self.on_enrolled(None),
             // It is asked again.
             Author::Introduction => {}
             Author::Request(outgoing) => self.try_again(outgoing),
-            Author::Probe(suspect) => self.on_probed(suspect, Probed::Broken),
+            Author::Probe(suspect) => self.on_probed(
+                suspect,
+                match why {
+                    Lost::Refused => Probed::Refused,
+                    Lost::Ended { .. } | Lost::Unsupported => Probed::Broken,
+                },
+            ),
         }
     }
 
-    fn on_answered(&mut self, of: Author, key: ApiKey, version: i16, body: Bytes) {
+    fn on_answered(&mut self, of: Author, key: ApiKey, answer: Answer) {
         match of {
-            Author::Quorum(call) => match wire_form::decode(key, version, body) {
+            Author::Quorum(call) => match quorum_answer(key, answer) {
                 Ok(response) => self.shared.metadata.step(Event::Answer { call, response }),
-                Err(_) => self.fail(call),
+                Err(_) => self.fail(call, Failure::Disconnected),
             },
             Author::Lifecycle(ask) => {
-                let told = membership::read(ask, version, body);
+                let told = membership::read(ask, answer);
                 self.on_lifecycle(ask, told);
             }
-            Author::Enrolment => self.on_enrolled(Some((version, body))),
-            Author::Introduction => self.on_introduced(version, body),
-            Author::Request(outgoing) => self.on_reply(outgoing, body),
+            Author::Enrolment => self.on_enrolled(Some(answer)),
+            Author::Introduction => self.on_introduced(answer),
+            Author::Request(outgoing) => self.on_reply(outgoing, answer),
             Author::Probe(suspect) => self.on_probed(suspect, Probed::Answered),
         }
     }
@@ -520,21 +514,20 @@ impl QuorumWorker {
             );
         }
         let ask = membership.life.take_ask(now);
-        let frame = ask.map(|ask| (ask, membership.frame(&self.shared, ask, end)));
+        let request = ask.map(|ask| (ask, membership.request(&self.shared, ask, end)));
         self.take_turn(turn);
-        let Some((ask, frame)) = frame else {
+        let Some((ask, request)) = request else {
             return;
         };
         // A broker registers with a cluster that it knows.
         let is_named = !self.shared.state.cluster_id().is_empty();
         let endpoint = self.controller.clone().filter(|_| is_named);
-        let (Some(endpoint), Ok((api, frame))) = (endpoint, frame) else {
+        let Some(endpoint) = endpoint else {
             return self.on_lifecycle(ask, Err(ErrorCode::NotController));
         };
         self.send_out(Outbound {
             target: (endpoint, Lane::Lifecycle),
-            api,
-            frame,
+            request,
             until: Some(now.plus(LIFECYCLE_WAIT_MAX)),
             of: Author::Lifecycle(ask),
         });
@@ -636,6 +629,16 @@ impl Worker for QuorumWorker {
     fn park(&mut self, until: Option<Instant>) {
         let timeout = until.map(|until| until.since(self.shared.env.clock.now()));
         self.poll(timeout);
+    }
+}
+
+/// True if the request of a client may be sent once more. Asked a second time, a controller that carried it out refuses it as done, which is
+/// not so for the client; a node that does not know it will not know it in a moment.
+fn may_go_again(outgoing: &Outgoing, why: Lost) -> bool {
+    match why {
+        Lost::Ended { was_sent } => !was_sent || outgoing.request.key() != ApiKey::Envelope,
+        Lost::Refused => true,
+        Lost::Unsupported => false,
     }
 }
 

@@ -1,16 +1,16 @@
 //! Errands of a desk at other brokers: which broker gets what, and what becomes of the answers.
 
-use bytes::Bytes;
 use model::{BrokerId, Ticket, WaiterKey};
 
 use super::coordinators::Coordinators;
 use super::mark::By;
 use super::query::Query;
 use super::question::{self, Answered, Said};
-use super::remote::{Errand, JOINS_VERSION, Join, MARKS_VERSION, Outcome, Request};
+use super::remote::{Errand, Join, Outcome, Request};
 use super::txn_settings;
 use crate::control::{Order, Outgoing, Recipient};
 use crate::ops::Desk;
+use crate::peers::Answer;
 use crate::topics::Topics;
 
 impl Desk {
@@ -59,20 +59,12 @@ impl Desk {
         let until = self.now.plus(self.shared.catalog.config().request_wait_max);
         for Errand { key, to, request } in errands {
             let whom = (self.coordinators.ticket(key, 0), Recipient::Broker(to));
-            let outgoing = match &request {
-                Request::Marks(marks) => Outgoing::new(whom, marks, MARKS_VERSION, until),
-                Request::Joins(joins) => Outgoing::new(whom, joins, JOINS_VERSION, until),
+            let outgoing = match request {
+                Request::Marks(marks) => Outgoing::new(whom, marks, until),
+                Request::Joins(joins) => Outgoing::new(whom, joins, until),
             };
-            match outgoing {
-                Ok(outgoing) => {
-                    let order = Order::Call(Box::new(outgoing));
-                    self.shared.mail.quorum.order([order]);
-                }
-                Err(error) => {
-                    tracing::error!(target: env::logs::COORDINATORS, "a request to broker {} cannot be encoded: {error}", to.0);
-                    self.on_replied(key, None);
-                }
-            }
+            let order = Order::Call(Box::new(outgoing));
+            self.shared.mail.quorum.order([order]);
         }
     }
 
@@ -85,7 +77,7 @@ impl Desk {
     }
 
     /// A request to another broker was answered, or failed where there is no answer.
-    pub(crate) fn on_replied(&mut self, key: WaiterKey, answer: Option<Bytes>) {
+    pub(crate) fn on_replied(&mut self, key: WaiterKey, answer: Option<Answer>) {
         let now = self.now;
         let outcomes = self.coordinators.remote.on_reply(key, answer, now);
         self.on_outcomes(outcomes);

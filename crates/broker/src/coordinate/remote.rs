@@ -7,13 +7,10 @@
 
 mod messages;
 
-pub(super) use messages::{JOINS_VERSION, MARKS_VERSION};
-
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use bytes::Bytes;
-use coord::txn::{Answer, TxnPartition};
+use coord::txn::{self, TxnPartition};
 use model::{BrokerId, Instant, Ticket, WaiterKey};
 use partition::Marker;
 use wire::ErrorCode;
@@ -21,6 +18,7 @@ use wire::messages::{AddPartitionsToTxnRequest, WriteTxnMarkersRequest};
 
 use super::question;
 use crate::net::Pending;
+use crate::peers::Answer;
 
 /// What one request carries at most: with names of 249 bytes a frame of 300 KiB.
 const TOGETHER_MAX: usize = 1000;
@@ -63,7 +61,7 @@ pub(super) enum Request {
 pub(super) enum Outcome {
     /// With the refusal of its leader, if it was refused.
     Marked(Ticket, Option<ErrorCode>),
-    Joined(Ticket, Result<Answer, ErrorCode>),
+    Joined(Ticket, Result<txn::Answer, ErrorCode>),
 }
 
 struct Line<E> {
@@ -172,7 +170,7 @@ impl Remote {
     pub(super) fn on_reply(
         &mut self,
         key: WaiterKey,
-        answer: Option<Bytes>,
+        answer: Option<Answer>,
         now: Instant,
     ) -> Vec<Outcome> {
         let Some((broker, load)) = self.under_way.remove(key) else {
@@ -238,10 +236,10 @@ impl Remote {
 }
 
 /// True if the last transaction is not completed yet, and the next one cannot begin.
-fn is_early(joined: &Result<Answer, ErrorCode>) -> bool {
+fn is_early(joined: &Result<txn::Answer, ErrorCode>) -> bool {
     matches!(
         joined,
-        Ok(Answer::Add(Err(ErrorCode::ConcurrentTransactions)))
+        Ok(txn::Answer::Add(Err(ErrorCode::ConcurrentTransactions)))
     )
 }
 

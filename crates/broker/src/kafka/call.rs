@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use env::logs::REQUESTS;
 use meta::Record;
 use meta::decide::Uuids;
@@ -24,6 +23,7 @@ use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
 use crate::ops::change::{self, Begun};
 use crate::ops::view::{Scene, View};
 use crate::ops::{Desk, Step, Tickets};
+use crate::peers::{Answer, Encodable};
 
 /// A request that needs a change before it can be answered is answered without it then. Kafka does not wait for a topic that it
 /// creates by the way, and its clients ask again.
@@ -244,19 +244,16 @@ impl Call<'_> {
         self.answer_begun(key, response, begun)
     }
 
-    /// Asks another node; the handler goes on with the body of its answer, or without one.
-    pub(crate) fn ask_node<R: wire::Request>(
+    /// Asks another node; the handler goes on with its answer, or without one.
+    pub(crate) fn ask_node(
         &mut self,
         (to, patience): (Recipient, Duration),
-        request: &R,
-        version: i16,
-        finish: impl FnOnce(&mut Call<'_>, Option<Bytes>) -> Outcome + Send + 'static,
+        request: impl Encodable + 'static,
+        finish: impl FnOnce(&mut Call<'_>, Option<Answer>) -> Outcome + Send + 'static,
     ) -> Outcome {
         let until = self.desk.now.plus(patience);
         let ticket = self.ticket();
-        let Ok(outgoing) = Outgoing::new((ticket, to), request, version, until) else {
-            return finish(self, None);
-        };
+        let outgoing = Outgoing::new((ticket, to), request, until);
         let finish = Box::new(finish);
         let outcome = self.park(Waiting::Remote(Remote { finish }));
         let order = Order::Call(Box::new(outgoing));

@@ -25,10 +25,10 @@ use crate::ids::random_uuid;
 use crate::net::{Outcome, Reply};
 use crate::ops::Desk;
 use crate::ops::view::View;
+use crate::peers::Answer;
 
 /// Version in which a broker asks for topics.
 const CREATE_TOPICS: i16 = 7;
-const ALLOCATE_PRODUCER_IDS: i16 = 0;
 /// The controller's own default.
 const DEFAULT: i32 = -1;
 const BROKER_LOGGER: i8 = 8;
@@ -133,10 +133,10 @@ pub(super) fn in_two_parts(call: &mut Call<'_>, divided: Divided) -> Outcome {
     let patience = call.desk.shared.catalog.config().request_wait_max;
     call.ask_node(
         (Recipient::Controller, patience),
-        &request,
-        envelope::VERSION,
-        move |call, body| {
-            let Some(theirs) = body.and_then(|body| answer_within(body, KEY, version)) else {
+        request,
+        move |call, answer| {
+            let theirs = answer.and_then(|answer| answer_within(answer, KEY, version));
+            let Some(theirs) = theirs else {
                 return Outcome::Close;
             };
             // After the settings: where nobody can set those, the client asks for all of it again.
@@ -150,8 +150,8 @@ pub(super) fn in_two_parts(call: &mut Call<'_>, divided: Divided) -> Outcome {
 }
 
 /// The answer of the controller in its envelope.
-fn answer_within<M: Message>(body: Bytes, key: ApiKey, version: i16) -> Option<M> {
-    let answer = EnvelopeAnswer::decode(&mut Reader::new(body), envelope::VERSION).ok()?;
+fn answer_within<M: Message>(answer: Answer, key: ApiKey, version: i16) -> Option<M> {
+    let answer: EnvelopeAnswer = answer.read()?;
     let data = answer.data.filter(|_| answer.code == 0)?;
     let mut reader = Reader::new(data);
     ResponseHeader::decode(&mut reader, key.response_header_version(version)).ok()?;
@@ -183,11 +183,9 @@ pub(super) fn to_controller(call: &mut Call<'_>, frame: Bytes) -> Outcome {
     };
     let patience = call.desk.shared.catalog.config().request_wait_max;
     let to = (Recipient::Controller, patience);
-    call.ask_node(to, &request, envelope::VERSION, |_, body| {
-        let data = body.and_then(|body| {
-            let answer = EnvelopeAnswer::decode(&mut Reader::new(body), envelope::VERSION).ok()?;
-            answer.data.filter(|_| answer.code == 0)
-        });
+    call.ask_node(to, request, |_, answer| {
+        let answer: Option<EnvelopeAnswer> = answer.and_then(Answer::read);
+        let data = answer.and_then(|answer| answer.data.filter(|_| answer.code == 0));
         // Without a controller the client comes again, to this broker or to another.
         data.map_or(Outcome::Close, |data| Outcome::Reply(Reply::carried(data)))
     })
@@ -213,8 +211,8 @@ pub(crate) fn change_first(
             broker_id: view.broker.node_id.0,
             broker_epoch: shared.state.broker_epoch(),
         };
-        return call.ask_node(to, &request, ALLOCATE_PRODUCER_IDS, |call, body| {
-            let has_ids = body.is_some_and(|body| take_block(call.desk, body));
+        return call.ask_node(to, request, |call, answer| {
+            let has_ids = answer.is_some_and(|answer| take_block(call.desk, answer));
             again(call, attempt(has_ids))
         });
     }
@@ -231,8 +229,8 @@ pub(crate) fn change_first(
         return again(call, Attempt::Overdue);
     };
     // Whatever became of them, the metadata that are here by then have the topics or do not.
-    call.ask_node(to, &request, envelope::VERSION, |call, body| {
-        again(call, attempt(body.is_some()))
+    call.ask_node(to, request, |call, answer| {
+        again(call, attempt(answer.is_some()))
     })
 }
 
@@ -245,9 +243,8 @@ fn attempt(is_answered: bool) -> Attempt {
 }
 
 /// Takes the block of producer ids of an answer; false if there is none in it.
-fn take_block(desk: &Desk, body: Bytes) -> bool {
-    let read = AllocateProducerIdsResponse::decode(&mut Reader::new(body), ALLOCATE_PRODUCER_IDS);
-    let Ok(response) = read else {
+fn take_block(desk: &Desk, answer: Answer) -> bool {
+    let Some(response) = answer.read::<AllocateProducerIdsResponse>() else {
         return false;
     };
     let first = response.producer_id_start;

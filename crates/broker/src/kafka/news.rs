@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use model::{Ticket, WaiterKey};
 use partition::{News, Piece};
 use wire::ErrorCode;
@@ -17,6 +16,7 @@ use super::peers;
 use crate::coordinate::question::Answered;
 use crate::net::Outcome;
 use crate::ops::feed::is_of_feed;
+use crate::peers::Answer;
 
 impl Hall<'_> {
     pub(crate) fn on_news(&mut self, news: News) {
@@ -89,10 +89,10 @@ impl Hall<'_> {
     }
 
     /// Another node has answered a request of this one, or has not.
-    pub(crate) fn on_replied(&mut self, ticket: Ticket, body: Option<Bytes>) {
+    pub(crate) fn on_replied(&mut self, ticket: Ticket, answer: Option<Answer>) {
         if matches!(self.waiting(ticket.key), Some(Waiting::Remote(_))) {
             self.resume(ticket.key, |call, waiting| match waiting {
-                Waiting::Remote(remote) => (remote.finish)(call, body),
+                Waiting::Remote(remote) => (remote.finish)(call, answer),
                 _ => Outcome::Waits,
             });
         }

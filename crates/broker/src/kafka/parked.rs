@@ -24,6 +24,7 @@ use crate::ops::fetch::Fetching;
 use crate::ops::produce::Producing;
 use crate::ops::search::Searching;
 use crate::ops::trim::Trimming;
+use crate::peers::Answer;
 
 pub(crate) struct Parked {
     pub(crate) waiting: Waiting,
@@ -56,7 +57,7 @@ pub(crate) struct Remote {
     pub(crate) finish: FinishRemote,
 }
 
-type FinishRemote = Box<dyn FnOnce(&mut Call<'_>, Option<Bytes>) -> Outcome + Send>;
+type FinishRemote = Box<dyn FnOnce(&mut Call<'_>, Option<Answer>) -> Outcome + Send>;
 
 /// A fetch of a client, parked or not.
 pub(crate) struct Fetch {

@@ -22,6 +22,7 @@ pub(super) fn has_replicas(call: &Call<'_>) -> bool {
 /// True if the request is one of another node.
 pub(super) fn is_served(call: &Call<'_>, key: ApiKey, version: i16) -> bool {
     let row = api::PEERS.iter().find(|row| row.key == key);
+    let row = row.and_then(|row| row.below(&call.desk.shared.ceilings));
     row.is_some_and(|row| (row.min..=row.max).contains(&version))
         && call.is_of_peer()
         && !(is_of_voters(key) && call.desk.shared.state.is_alone())
@@ -32,7 +33,8 @@ pub(crate) fn rows(call: &Call<'_>) -> Vec<api::Served> {
     let is_alone = call.desk.shared.state.is_alone();
     let rows = api::PEERS.iter().filter(|_| call.is_of_peer());
     let rows = rows.filter(|row| !is_alone || !is_of_voters(row.key));
-    rows.copied().collect()
+    rows.filter_map(|row| row.below(&call.desk.shared.ceilings))
+        .collect()
 }
 
 /// True for the talk of voters with each other. The only voter has nobody to talk to, and nobody may end its office.
@@ -94,7 +96,8 @@ pub(super) fn ask(call: &mut Call<'_>, request: Request) -> Outcome {
 
 /// The quorum has answered.
 pub(super) fn respond(call: &mut Call<'_>, response: &Response) -> Outcome {
-    match response {
+    let older = without_endpoints(response, call.version());
+    match older.as_ref().unwrap_or(response) {
         Response::Vote(of) => call.reply(ApiKey::Vote, of),
         Response::BeginEpoch(of) => call.reply(ApiKey::BeginQuorumEpoch, of),
         Response::EndEpoch(of) => call.reply(ApiKey::EndQuorumEpoch, of),
@@ -104,5 +107,90 @@ pub(super) fn respond(call: &mut Call<'_>, response: &Response) -> Outcome {
         Response::RemoveVoter(of) => call.reply(ApiKey::RemoveRaftVoter, of),
         Response::UpdateVoter(of) => call.reply(ApiKey::UpdateRaftVoter, of),
         Response::ApiVersions(of) => call.reply(ApiKey::ApiVersions, of),
+    }
+}
+
+/// The answer without the address of the leader, for a version that has no place for it. Such a node knows the address from its settings.
+fn without_endpoints(response: &Response, version: i16) -> Option<Response> {
+    let named_since = match response {
+        Response::Vote(_)
+        | Response::BeginEpoch(_)
+        | Response::EndEpoch(_)
+        | Response::FetchSnapshot(_) => 1,
+        Response::Fetch(_) => 16,
+        _ => return None,
+    };
+    if named_since <= version {
+        return None;
+    }
+    let mut older = response.clone();
+    match &mut older {
+        Response::Vote(of) => of.node_endpoints.clear(),
+        Response::BeginEpoch(of) => of.node_endpoints.clear(),
+        Response::EndEpoch(of) => of.node_endpoints.clear(),
+        Response::FetchSnapshot(of) => of.node_endpoints.clear(),
+        Response::Fetch(of) => of.node_endpoints.clear(),
+        _ => {}
+    }
+    Some(older)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::frame::encode_response;
+    use wire::messages::fetch_response::NodeEndpoint;
+    use wire::messages::{BeginQuorumEpochResponse, EndQuorumEpochResponse, VoteResponse};
+    use wire::messages::{FetchResponse, FetchSnapshotResponse, fetch_snapshot_response};
+    use wire::messages::{begin_quorum_epoch_response, end_quorum_epoch_response, vote_response};
+
+    use super::*;
+
+    #[test]
+    fn answers_of_the_quorum_can_be_written_in_every_version_that_is_served() {
+        macro_rules! check {
+            ($key:ident, $kind:ident, $response:ident, $endpoint:path, $min:expr) => {{
+                let response = $response {
+                    node_endpoints: vec![<$endpoint>::default()],
+                    ..Default::default()
+                };
+                for version in $min..=ApiKey::$key.max_version_stable() {
+                    let older = without_endpoints(&Response::$kind(response.clone()), version);
+                    let Response::$kind(of) = older.unwrap_or(Response::$kind(response.clone()))
+                    else {
+                        panic!("another answer");
+                    };
+                    let written = encode_response(ApiKey::$key, &of, version, 1);
+                    assert!(
+                        written.is_ok(),
+                        "{:?} {version}: {:?}",
+                        ApiKey::$key,
+                        written.err()
+                    );
+                }
+            }};
+        }
+        check!(Vote, Vote, VoteResponse, vote_response::NodeEndpoint, 0);
+        check!(
+            BeginQuorumEpoch,
+            BeginEpoch,
+            BeginQuorumEpochResponse,
+            begin_quorum_epoch_response::NodeEndpoint,
+            0
+        );
+        check!(
+            EndQuorumEpoch,
+            EndEpoch,
+            EndQuorumEpochResponse,
+            end_quorum_epoch_response::NodeEndpoint,
+            0
+        );
+        check!(
+            FetchSnapshot,
+            FetchSnapshot,
+            FetchSnapshotResponse,
+            fetch_snapshot_response::NodeEndpoint,
+            0
+        );
+        check!(Fetch, Fetch, FetchResponse, NodeEndpoint, 4);
     }
 }

@@ -94,7 +94,9 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
             _ => peers::route(call, key, reader),
         };
     }
-    let Some(key) = head.api().filter(|key| api::is_served(*key, head.version)) else {
+    let ceilings = &call.desk.shared.ceilings;
+    let is_served = |key: &ApiKey| api::is_served(*key, head.version, ceilings);
+    let Some(key) = head.api().filter(is_served) else {
         return match head.api() {
             // KIP-35: a client that is newer than we are learns what we speak.
             Some(ApiKey::ApiVersions) => api_versions::on_api_versions_unknown(call),

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use env::{ConnId, Poller, Readiness, Turn, Worker};
 use model::{Instant, Ticket};
 use partition::{Commit, News, Wait};
@@ -25,6 +24,7 @@ use crate::net::inbox::Frame;
 use crate::net::pending::Pending;
 use crate::net::share::{Kind, Room};
 use crate::ops::Desk;
+use crate::peers::Answer;
 use crate::shared::Shared;
 
 /// Receive calls per connection and turn: a fast sender does not starve the others.
@@ -364,11 +364,11 @@ impl Shard {
     }
 
     /// Another node answered a request of a coordinator or of a door, or did not.
-    fn on_replied(&mut self, ticket: Ticket, body: Option<Bytes>) {
+    fn on_replied(&mut self, ticket: Ticket, answer: Option<Answer>) {
         if self.desk.coordinators.waits_for(ticket) {
-            self.desk.on_replied(ticket.key, body);
+            self.desk.on_replied(ticket.key, answer);
         } else {
-            self.hall().on_replied(ticket, body);
+            self.hall().on_replied(ticket, answer);
         }
     }
 
@@ -409,8 +409,8 @@ impl Shard {
                 Post::Redeemed(Redeemed::Quorum(ticket, response)) => {
                     self.hall().on_quorum(ticket, &response);
                 }
-                Post::Redeemed(Redeemed::Replied(ticket, body)) => {
-                    self.on_replied(ticket, body);
+                Post::Redeemed(Redeemed::Replied(ticket, answer)) => {
+                    self.on_replied(ticket, answer);
                 }
                 Post::Asked(asked) => self.desk.on_question(*asked),
             }

@@ -6,16 +6,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
 use model::{Instant, PartitionIndex};
 use wire::messages::assign_replicas_to_dirs_request::{DirectoryData, PartitionData, TopicData};
 use wire::messages::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
-use wire::{ErrorCode, Message, Reader, Uuid};
+use wire::{ErrorCode, Uuid};
 
 use super::gate::Gate;
+use crate::peers::Answer;
 use crate::shared::Shared;
 
-pub(super) const VERSION: i16 = 0;
 /// A request that failed goes again after this pause.
 const RETRY: Duration = Duration::from_millis(200);
 /// Replicas in one request, as many as Kafka sends.
@@ -91,11 +90,9 @@ impl DirWishes {
     }
 
     /// The controller has answered, or has not.
-    pub(super) fn on_reply(&mut self, body: Option<Bytes>, now: Instant) {
+    pub(super) fn on_reply(&mut self, answer: Option<Answer>, now: Instant) {
         let asked = self.gate.end();
-        let response = body.and_then(|body| {
-            AssignReplicasToDirsResponse::decode(&mut Reader::new(body), VERSION).ok()
-        });
+        let response: Option<AssignReplicasToDirsResponse> = answer.and_then(Answer::read);
         let Some(response) = response.filter(|response| response.error_code == 0) else {
             self.gate.rest(now);
             return;
@@ -142,19 +139,20 @@ fn by_directory(asked: &BTreeMap<Key, Uuid>) -> Vec<DirectoryData> {
 
 #[cfg(test)]
 mod tests {
-    use wire::Writer;
+    use wire::{Message, Writer};
 
     use super::*;
 
-    fn body(code: ErrorCode, directories: Vec<Answered>) -> Option<Bytes> {
+    fn body(code: ErrorCode, directories: Vec<Answered>) -> Option<Answer> {
         let response = AssignReplicasToDirsResponse {
             error_code: code.code(),
             directories,
             ..AssignReplicasToDirsResponse::default()
         };
         let mut w = Writer::new();
-        response.encode(&mut w, VERSION).expect("it fits");
-        Some(w.finish().into_bytes().expect("it fits"))
+        response.encode(&mut w, 0).expect("it fits");
+        let body = w.finish().into_bytes().expect("it fits");
+        Some(Answer { version: 0, body })
     }
 
     type Answered = wire::messages::assign_replicas_to_dirs_response::DirectoryData;

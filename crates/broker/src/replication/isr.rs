@@ -7,18 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use model::{BrokerId, Instant, PartitionIndex};
 use partition::{IsrWish, Laggards, News, Partition};
 use wire::messages::alter_partition_request::{BrokerState, PartitionData, TopicData};
 use wire::messages::{AlterPartitionRequest, AlterPartitionResponse};
-use wire::{ErrorCode, Message, Reader, Uuid};
+use wire::{ErrorCode, Uuid};
 
 use super::gate::Gate;
+use crate::peers::Answer;
 use crate::shared::Shared;
 
-/// The version whose members name their registrations (KIP-903).
-pub(super) const VERSION: i16 = 3;
 /// A request that failed goes again after this pause.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -145,14 +143,13 @@ impl IsrWishes {
     /// The controller has answered, or has not.
     pub(super) fn on_reply(
         &mut self,
-        body: Option<Bytes>,
+        answer: Option<Answer>,
         now: Instant,
         news: &mut Vec<News>,
     ) -> Refused {
         let mut refused = Refused::None;
         let asked = self.gate.end();
-        let response = body
-            .and_then(|body| AlterPartitionResponse::decode(&mut Reader::new(body), VERSION).ok());
+        let response: Option<AlterPartitionResponse> = answer.and_then(Answer::read);
         let Some(response) = response.filter(|response| response.error_code == 0) else {
             self.gate.rest(now);
             return refused;

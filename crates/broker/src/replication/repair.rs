@@ -11,11 +11,10 @@ use env::{Poller, Readiness};
 use model::{Instant, Offset, Ticket};
 use partition::DamageStage;
 use replica::{Answer, Ask, Effect, Key, Missing, Place, Repairs, Sources};
-use wire::messages::FetchResponse;
-use wire::{ApiKey, ErrorCode, Message, Reader, Records};
+use wire::messages::{FetchRequest, FetchResponse};
+use wire::{ErrorCode, Records};
 
-use super::worker::FETCH_VERSION;
-use crate::control::links::{Lane, Links, Outbound, Reply};
+use crate::peers::{self, Lane, Links, Outbound, Reply};
 use crate::shared::Shared;
 
 /// A broker that has not answered by then is taken for lost.
@@ -37,7 +36,7 @@ impl Repairer {
         }
         Repairer {
             repairs: Repairs::default(),
-            links: Links::new(),
+            links: Links::new(shared.ceilings.clone()),
             asks: Vec::new(),
         }
     }
@@ -93,9 +92,7 @@ impl Repairer {
             for reply in self.links.take_replies() {
                 let (number, answer) = match reply {
                     Reply::Failed { of, .. } => (of, None),
-                    Reply::Answered {
-                        of, version, body, ..
-                    } => (of, answer(body, version)),
+                    Reply::Answered { of, answer, .. } => (of, read(answer)),
                 };
                 self.on_answer(shared, number, answer.unwrap_or(Answer::Lost));
             }
@@ -179,25 +176,19 @@ fn sources(shared: &Shared, key: Key) -> Sources {
     }
 }
 
-fn outbound(shared: &Shared, ask: Ask, now: Instant) -> Option<Outbound<u64>> {
+fn outbound(shared: &Shared, ask: Ask, now: Instant) -> Option<Outbound<FetchRequest, u64>> {
     let endpoint = shared.catalog.endpoint_of(ask.broker)?;
-    let request = ask.request(shared.state.broker_epoch());
-    let frame = wire::frame::encode_request(&request, FETCH_VERSION, 0, Some("esker"))
-        .ok()?
-        .into_bytes()
-        .ok()?;
     Some(Outbound {
         target: (endpoint, Lane::Repair),
-        api: (ApiKey::Fetch, FETCH_VERSION),
-        frame,
+        request: ask.request(shared.state.broker_epoch()),
         until: Some(now.plus(ANSWER_MAX)),
         of: ask.number,
     })
 }
 
 /// The word of a broker about the one partition that it was asked for.
-fn answer(body: Bytes, version: i16) -> Option<Answer> {
-    let response = FetchResponse::decode(&mut Reader::new(body), version).ok()?;
+fn read(answer: peers::Answer) -> Option<Answer> {
+    let response: FetchResponse = answer.read()?;
     let refused = |code: i16| Some(Answer::Refused(ErrorCode::try_from(code).ok()?));
     if response.error_code != 0 {
         return refused(response.error_code);

@@ -20,22 +20,20 @@ use partition::{
     Restart, Stamp, Synced, Wait,
 };
 use replica::{Brought, Engine, Key, Point, Step, Way};
+use wire::Uuid;
 use wire::messages::FetchResponse;
-use wire::{Message, Reader, Uuid};
 
 use self::cuts::LateCuts;
-use super::dirs::{self, DirWishes};
+use super::dirs::DirWishes;
 use super::isr::{self, IsrWishes};
 use super::mailbox::Mailbox;
 use super::repair::Repairer;
 use super::unheard::{Fallen, Followers, Leaders};
-use crate::control::links::{Lane, Links, Reply};
 use crate::control::{Order, Outgoing, Recipient};
 use crate::inboxes::Redeemed;
+use crate::peers::{Answer, Encodable, Lane, Links, Reply};
 use crate::shared::Shared;
 
-/// The version of our requests: the last one that Kafka 4.3 has.
-pub(super) const FETCH_VERSION: i16 = 17;
 /// Commits faster than this run on the worker itself.
 const INLINE_COMMIT_MAX: Duration = Duration::from_micros(400);
 /// A follower sends a fetch every 5 s at least: one is answered by then, whatever its follower asks for. One that sends none for so long, or
@@ -103,6 +101,7 @@ impl ReplicaWorker {
         poller: Box<dyn Poller>,
     ) -> ReplicaWorker {
         let look_at = shared.env.clock.now();
+        let links = Links::new(shared.ceilings.clone());
         // Those that the start has opened.
         mailbox.on_topics(shared.catalog.topics().sorted().map(|topic| topic.id));
         let (key, part) = (DAMAGE_KEY, 0);
@@ -113,7 +112,7 @@ impl ReplicaWorker {
             inbox,
             poller,
             ready: Vec::new(),
-            links: Links::new(),
+            links,
             engines: BTreeMap::new(),
             leaders: Leaders::default(),
             followers: Followers::default(),
@@ -158,10 +157,11 @@ impl ReplicaWorker {
         for redeemed in mail.redeemed {
             match redeemed {
                 Redeemed::News(news) => self.on_news(news),
-                Redeemed::Replied(ticket, body) if ticket.key == DIR_KEY => {
-                    self.dir_wishes.on_reply(body, self.shared.env.clock.now());
+                Redeemed::Replied(ticket, answer) if ticket.key == DIR_KEY => {
+                    self.dir_wishes
+                        .on_reply(answer, self.shared.env.clock.now());
                 }
-                Redeemed::Replied(_, body) => self.on_isr_reply(body),
+                Redeemed::Replied(_, answer) => self.on_isr_reply(answer),
                 Redeemed::Answered(_) | Redeemed::Piece(..) | Redeemed::Quorum(..) => {}
             }
         }
@@ -371,23 +371,22 @@ impl ReplicaWorker {
             }
             Reply::Answered {
                 of: (leader, way),
-                version,
-                body,
+                answer,
                 ..
             } => {
-                let answer_bytes = body.len();
-                let response = FetchResponse::decode(&mut Reader::new(body), version);
+                let answer_bytes = answer.body.len();
+                let response: Option<FetchResponse> = answer.read();
                 self.on_answered(leader, now);
                 let Some(engine) = self.engines.get_mut(&leader) else {
                     return;
                 };
                 match response {
-                    Ok(response) => {
+                    Some(response) => {
                         let steps = engine.on_answer(way, response, terms, now);
                         self.take_steps(steps, answer_bytes);
                     }
                     // Nothing else that comes on the connection can be read either.
-                    Err(_) => {
+                    None => {
                         engine.on_lost(way, terms, now);
                         if let Some(endpoint) = self.shared.catalog.endpoint_of(leader) {
                             let target = (endpoint, lane(way));
@@ -600,9 +599,7 @@ impl ReplicaWorker {
         let Some(request) = self.wishes.request(&self.shared, now) else {
             return;
         };
-        if !self.ask_controller(ISR_KEY, &request, isr::VERSION, now) {
-            self.on_isr_reply(None);
-        }
+        self.ask_controller(ISR_KEY, request, now);
     }
 
     /// Has followers that hold up commits and send no fetch fall out of their ISRs before they lag for too long.
@@ -672,19 +669,11 @@ impl ReplicaWorker {
         let Some(request) = self.dir_wishes.request(&self.shared, now) else {
             return;
         };
-        if !self.ask_controller(DIR_KEY, &request, dirs::VERSION, now) {
-            self.dir_wishes.on_reply(None, now);
-        }
+        self.ask_controller(DIR_KEY, request, now);
     }
 
-    /// Sends a request to the active controller; the answer comes as mail. False if it cannot be sent.
-    fn ask_controller<R: wire::Request>(
-        &self,
-        key: WaiterKey,
-        request: &R,
-        version: i16,
-        now: Instant,
-    ) -> bool {
+    /// Sends a request to the active controller; the answer comes as mail.
+    fn ask_controller(&self, key: WaiterKey, request: impl Encodable + 'static, now: Instant) {
         let ticket = Ticket {
             inbox: self.inbox,
             key,
@@ -692,17 +681,14 @@ impl ReplicaWorker {
         };
         let until = now.plus(CONTROLLER_WAIT_MAX);
         let recipient = (ticket, Recipient::Controller);
-        let Ok(outgoing) = Outgoing::new(recipient, request, version, until) else {
-            return false;
-        };
+        let outgoing = Outgoing::new(recipient, request, until);
         let order = Order::Call(Box::new(outgoing));
         self.shared.mail.quorum.order([order]);
-        true
     }
 
-    fn on_isr_reply(&mut self, body: Option<Bytes>) {
+    fn on_isr_reply(&mut self, answer: Option<Answer>) {
         let now = self.shared.env.clock.now();
-        if self.wishes.on_reply(body, now, &mut self.news) == isr::Refused::Some {
+        if self.wishes.on_reply(answer, now, &mut self.news) == isr::Refused::Some {
             self.look_at = self.look_at.min(now.plus(REFUSED_REST));
         }
     }

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::Broker;
+use broker::{Broker, Ceilings};
 use env::sim::{Chance, HostId, Machine, address_of};
 use model::Instant;
+use wire::ApiKey;
 
 use crate::client::line::{LONE, PORT};
 use crate::client::member::SESSION_MS;
@@ -30,6 +31,8 @@ pub(crate) struct Host {
     config: config::Broker,
     /// Each start names the log directories in another order.
     turns_dirs: bool,
+    /// Each start speaks the versions of another build.
+    turns_builds: bool,
     broker: Option<Broker>,
     start_at: Instant,
     pub(crate) starts: u64,
@@ -55,6 +58,7 @@ impl Host {
             config: settings(plan, machine.host(), machine.address(PORT)),
             machine: machine.clone(),
             turns_dirs: plan.turns_dirs,
+            turns_builds: plan.turns_builds,
             broker: None,
             start_at: Instant(0),
             starts: 0,
@@ -117,7 +121,12 @@ impl Host {
         if self.turns_dirs {
             self.config.log_dirs.rotate_left(1);
         }
-        match Broker::start(&self.machine.env(), self.config.clone()) {
+        let is_older = (self.starts + u64::from(self.machine.host().0)).is_multiple_of(2);
+        let ceilings = match self.turns_builds && is_older {
+            true => older_build(),
+            false => Ceilings::default(),
+        };
+        match Broker::start_as(&self.machine.env(), self.config.clone(), ceilings) {
             Ok(broker) => self.broker = Some(broker),
             Err(error) => {
                 self.starts_failed += 1;
@@ -206,6 +215,21 @@ impl Host {
             End::Kill
         });
     }
+}
+
+/// A build that knows one version less of each request of nodes, where the one before says all that the protocol between them rests on.
+fn older_build() -> Ceilings {
+    Ceilings::new([
+        (ApiKey::Fetch, 16),
+        (ApiKey::ApiVersions, 3),
+        (ApiKey::AddPartitionsToTxn, 4),
+        (ApiKey::WriteTxnMarkers, 1),
+        (ApiKey::BeginQuorumEpoch, 0),
+        (ApiKey::EndQuorumEpoch, 0),
+        (ApiKey::FetchSnapshot, 0),
+        (ApiKey::BrokerRegistration, 3),
+        (ApiKey::BrokerHeartbeat, 1),
+    ])
 }
 
 /// The settings that make the brokers one cluster. A session is short enough that some end, and long enough that a broker which was

@@ -127,9 +127,11 @@ pub enum Load {
     QuietMoves,
     /// Three replicas of each partition, and producers that fill each bound on requests, while nothing fails.
     Pipelined,
+    /// Groups and transactions of three replicas, and nodes that start now as an older build and now as this one.
+    Upgrade,
 }
 
-const LOADS: [(&str, Load); 23] = [
+const LOADS: [(&str, Load); 24] = [
     ("all", Load::All),
     ("transactions", Load::Transactions),
     ("strays", Load::Strays),
@@ -153,6 +155,7 @@ const LOADS: [(&str, Load); 23] = [
     ("moves", Load::Moves),
     ("quiet-moves", Load::QuietMoves),
     ("pipelined", Load::Pipelined),
+    ("upgrade", Load::Upgrade),
 ];
 
 impl Load {
@@ -190,6 +193,8 @@ pub struct Plan {
     pub log_dirs: usize,
     /// Each start names them in another order.
     pub turns_dirs: bool,
+    /// Each start of a node speaks the versions of another build.
+    pub turns_builds: bool,
     pub readers: usize,
     /// Percent of the administrator's turns that delete records or change topics.
     pub trims: u64,
@@ -360,6 +365,9 @@ impl Plan {
             Load::Moves => Plan::led(seed, &strikes).replicated(seed).moved(seed),
             Load::QuietMoves => Plan::led(seed, &strikes).replicated(seed).resting(),
             Load::Pipelined => Plan::led(seed, &[]).replicated(seed).pipelined(seed),
+            Load::Upgrade => Plan::marking(seed, &strikes, chance.one_in(2))
+                .replicated(seed)
+                .upgraded(),
             Load::ReplicatedTransactions => {
                 Plan::marking(seed, &strikes, chance.one_in(2)).replicated(seed)
             }
@@ -645,6 +653,7 @@ impl Plan {
             network_threads: chance.between(1, 3) as usize,
             log_dirs: if chance.one_in(3) { 2 } else { 1 },
             turns_dirs: false,
+            turns_builds: false,
             readers: chance.between(1, 3) as usize,
             trims: *chance.pick(&[0, 0, 3, 10]),
             changes: *chance.pick(&[0, 5, 20]),

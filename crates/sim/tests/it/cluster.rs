@@ -127,6 +127,14 @@ fn producers_that_send_on_are_answered_all_the_time() {
     }
 }
 
+/// Nodes of two builds are one cluster: whichever of them leads, each request goes in a version that both know.
+#[test]
+fn nodes_that_speak_older_versions_are_members_like_others() {
+    for seed in 0..6 {
+        check_load(seed, Load::Upgrade);
+    }
+}
+
 /// Nodes were killed again and again while no controller heard them. One that had been registered without hearing of it named the last of
 /// its lives alone, which the controller did not know: in the end no partition had an eligible leader.
 #[test]

@@ -1,14 +1,10 @@
 //! The registration of this controller with the active one, as [`Enrolment`](crate::control::Enrolment) wants it.
 
-use bytes::Bytes;
 use model::Instant;
-use wire::messages::{ControllerRegistrationRequest, ControllerRegistrationResponse};
-use wire::{ApiKey, Message, Reader};
+use wire::messages::ControllerRegistrationResponse;
 
 use super::{Author, LIFECYCLE_WAIT_MAX, QuorumWorker};
-use crate::control::links::{Lane, Outbound};
-
-const KEY: ApiKey = ApiKey::ControllerRegistration;
+use crate::peers::{Answer, Lane, Outbound};
 
 impl QuorumWorker {
     /// When the registration is to be looked at. Alone there is nobody who has to know.
@@ -24,38 +20,31 @@ impl QuorumWorker {
         if self.enrols_at().is_none_or(|at| now < at) {
             return;
         }
-        let version = KEY.max_version_stable();
         let Some(enrolment) = &mut self.enrolment else {
             return;
         };
-        let frame = enrolment
-            .take(now)
-            .map(|request: &ControllerRegistrationRequest| {
-                let encoded = wire::frame::encode_request(request, version, 0, Some("esker"));
-                encoded.and_then(wire::Encoded::into_bytes)
-            });
-        let (Some(endpoint), Some(Ok(frame))) = (self.controller.clone(), frame) else {
+        let request = enrolment.take(now).cloned();
+        let (Some(endpoint), Some(request)) = (self.controller.clone(), request) else {
             return enrolment.on_nobody(now);
         };
         self.send_out(Outbound {
             target: (endpoint, Lane::Controller),
-            api: (KEY, version),
-            frame,
+            request,
             until: Some(now.plus(LIFECYCLE_WAIT_MAX)),
             of: Author::Enrolment,
         });
     }
 
     /// The active controller has answered; `None`: it cannot be reached.
-    pub(super) fn on_enrolled(&mut self, answer: Option<(i16, Bytes)>) {
+    pub(super) fn on_enrolled(&mut self, answer: Option<Answer>) {
         let now = self.shared.env.clock.now();
         let Some(enrolment) = &mut self.enrolment else {
             return;
         };
-        let Some((version, body)) = answer else {
+        let Some(answer) = answer else {
             return enrolment.on_nobody(now);
         };
-        let read = ControllerRegistrationResponse::decode(&mut Reader::new(body), version);
+        let read: Option<ControllerRegistrationResponse> = answer.read();
         let code = read.map_or(-1, |response| response.error_code);
         if code != 0 {
             tracing::debug!(target: env::logs::METADATA, code, "the active controller does not register this one");

@@ -5,13 +5,12 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use model::Instant;
 use raft::Event;
 
 use super::{Author, LIFECYCLE_WAIT_MAX, QuorumWorker};
 use crate::control::introduction;
-use crate::control::links::{Lane, Outbound};
+use crate::peers::{Answer, Lane, Outbound};
 
 /// The first question, and the pause between two.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
@@ -32,19 +31,16 @@ impl QuorumWorker {
         let Some(endpoint) = self.controller.clone() else {
             return;
         };
-        if let Some((api, frame)) = introduction::question(self.introductions) {
-            self.send_out(Outbound {
-                target: (endpoint, Lane::Controller),
-                api,
-                frame,
-                until: Some(now.plus(LIFECYCLE_WAIT_MAX)),
-                of: Author::Introduction,
-            });
-        }
+        self.send_out(Outbound {
+            target: (endpoint, Lane::Controller),
+            request: introduction::question(self.introductions),
+            until: Some(now.plus(LIFECYCLE_WAIT_MAX)),
+            of: Author::Introduction,
+        });
     }
 
-    pub(super) fn on_introduced(&mut self, version: i16, body: Bytes) {
-        if let Some(cluster) = introduction::answer(version, body) {
+    pub(super) fn on_introduced(&mut self, answer: Answer) {
+        if let Some(cluster) = introduction::read(answer) {
             self.shared.metadata.step(Event::ClusterTold { cluster });
         }
     }

@@ -5,19 +5,16 @@ use std::time::Duration;
 
 use model::{BrokerId, Instant};
 use raft::Endpoint;
-use wire::ApiKey;
 use wire::messages::ApiVersionsRequest;
 
 use super::{Author, QuorumWorker};
-use crate::control::links::{Lane, Outbound};
+use crate::peers::{Lane, Outbound};
 
 /// A broker that neither answers nor refuses by then is left to its session.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// A dial that breaks meets a process that is about to end: its connections are closed before the address is free. It is dialled again after
 /// this pause.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// Every broker answers this one.
-const API: (ApiKey, i16) = (ApiKey::ApiVersions, 0);
 
 /// What came of a dial.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,15 +67,10 @@ impl QuorumWorker {
     }
 
     fn dial(&mut self, suspect: Suspect) {
-        let request = ApiVersionsRequest::default();
-        let frame = wire::frame::encode_request(&request, API.1, 0, Some("esker"));
-        let Ok(frame) = frame.and_then(wire::Encoded::into_bytes) else {
-            return;
-        };
         self.send_out(Outbound {
             target: (suspect.endpoint.clone(), Lane::Probe),
-            api: API,
-            frame,
+            // Every broker answers this one.
+            request: ApiVersionsRequest::default(),
             until: Some(suspect.since.plus(WAIT_MAX)),
             of: Author::Probe(suspect),
         });

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use model::{Instant, Ticket};
 
 use super::{Author, QuorumWorker};
 use crate::control::envelope::{self, Opened};
-use crate::control::links::{Lane, Outbound};
 use crate::control::mailbox::{Outgoing, Recipient};
 use crate::inboxes::Redeemed;
+use crate::peers::{Answer, Encodable, Lane, Outbound};
 
 /// A request for the controller is tried again after this pause while there is none.
 const CONTROLLER_RETRY: Duration = Duration::from_millis(50);
@@ -19,32 +18,32 @@ pub(super) struct Held {
     pub(super) end: i64,
     pub(super) until: Instant,
     pub(super) ticket: Ticket,
-    pub(super) body: Bytes,
+    pub(super) answer: Answer,
 }
 
 impl QuorumWorker {
     /// The answer to a request of this node for another.
-    pub(super) fn on_reply(&mut self, outgoing: Box<Outgoing>, body: Bytes) {
+    pub(super) fn on_reply(&mut self, outgoing: Box<Outgoing>, answer: Answer) {
         if outgoing.to == Recipient::Controller {
-            match envelope::open(outgoing.api.0, &body) {
+            match envelope::open(outgoing.request.key(), &answer.body) {
                 Opened::NotController => return self.try_again(outgoing),
                 Opened::Answered { end } if self.shared.catalog.image().end() < end => {
                     self.held.push(Held {
                         end,
                         until: outgoing.until,
                         ticket: outgoing.ticket,
-                        body,
+                        answer,
                     });
                     return;
                 }
                 Opened::Answered { .. } => {}
             }
         }
-        self.reply(outgoing.ticket, Some(body));
+        self.reply(outgoing.ticket, Some(answer));
     }
 
-    pub(super) fn reply(&self, ticket: Ticket, body: Option<Bytes>) {
-        let replied = Redeemed::Replied(ticket, body);
+    pub(super) fn reply(&self, ticket: Ticket, answer: Option<Answer>) {
+        let replied = Redeemed::Replied(ticket, answer);
         self.shared.mail.put(ticket.inbox, replied);
     }
 
@@ -53,8 +52,8 @@ impl QuorumWorker {
         let end = self.shared.catalog.image().end();
         let is_due = |held: &mut Held| held.end <= end || held.until <= now;
         for held in self.held.extract_if(.., is_due).collect::<Vec<_>>() {
-            let body = Some(held.body).filter(|_| held.end <= end);
-            self.reply(held.ticket, body);
+            let answer = Some(held.answer).filter(|_| held.end <= end);
+            self.reply(held.ticket, answer);
         }
     }
 
@@ -68,8 +67,7 @@ impl QuorumWorker {
         };
         self.send_out(Outbound {
             target: (endpoint, lane),
-            api: outgoing.api,
-            frame: outgoing.frame.clone(),
+            request: outgoing.request.clone(),
             until: Some(outgoing.until),
             of: Author::Request(outgoing),
         });

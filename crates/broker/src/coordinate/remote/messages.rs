@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use bytes::Bytes;
 use coord::txn::{self, Answer, TxnPartition};
+use wire::ErrorCode;
 use wire::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
@@ -14,14 +14,10 @@ use wire::messages::{
     AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 };
-use wire::{ErrorCode, Message, Reader};
 
 use super::question::Join as Ask;
 use super::{Join, Mark, Outcome};
-
-/// The versions of Kafka 4.3, which every broker speaks that may join.
-pub(crate) const MARKS_VERSION: i16 = 2;
-pub(crate) const JOINS_VERSION: i16 = 5;
+use crate::peers;
 
 /// While a broker cannot be asked, or does not answer for a part.
 const UNANSWERED: ErrorCode = ErrorCode::NetworkException;
@@ -70,16 +66,12 @@ pub(super) fn marks(marks: &[Mark]) -> WriteTxnMarkersRequest {
     }
 }
 
-fn decoded<M: Message>(answer: Option<Bytes>, version: i16) -> Option<M> {
-    M::decode(&mut Reader::new(answer?), version).ok()
-}
-
 fn code_of(code: i16) -> ErrorCode {
     ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError)
 }
 
-pub(super) fn marked(marks: &[Mark], answer: Option<Bytes>) -> Vec<Outcome> {
-    let answer: Option<WriteTxnMarkersResponse> = decoded(answer, MARKS_VERSION);
+pub(super) fn marked(marks: &[Mark], answer: Option<peers::Answer>) -> Vec<Outcome> {
+    let answer: Option<WriteTxnMarkersResponse> = answer.and_then(peers::Answer::read);
     let mut codes: HashMap<(i64, &str, i32), i16> = HashMap::new();
     for marker in answer.iter().flat_map(|answer| &answer.markers) {
         for topic in &marker.topics {
@@ -128,8 +120,11 @@ pub(super) fn joins(joins: &[Join]) -> AddPartitionsToTxnRequest {
 }
 
 /// One result for each, in their order.
-pub(super) fn joined(joins: &[Join], answer: Option<Bytes>) -> Vec<Result<Answer, ErrorCode>> {
-    let answer: Option<AddPartitionsToTxnResponse> = decoded(answer, JOINS_VERSION);
+pub(super) fn joined(
+    joins: &[Join],
+    answer: Option<peers::Answer>,
+) -> Vec<Result<Answer, ErrorCode>> {
+    let answer: Option<AddPartitionsToTxnResponse> = answer.and_then(peers::Answer::read);
     let answer = answer.filter(|answer| answer.error_code == ErrorCode::None.code());
     let mut codes: HashMap<(&str, &str, i32), i16> = HashMap::new();
     for result in answer

@@ -13,6 +13,7 @@ use wire::records::EndTxn;
 use wire::{Message, Writer};
 
 use super::*;
+use crate::peers;
 
 const OTHER: BrokerId = BrokerId(2);
 const START: Instant = Instant(0);
@@ -60,10 +61,11 @@ fn add(part: u32, id: &str, until: Instant) -> Join {
     }
 }
 
-fn body<M: Message>(message: &M, version: i16) -> Option<Bytes> {
+fn body<M: Message>(message: &M, version: i16) -> Option<peers::Answer> {
     let mut writer = Writer::new();
     message.encode(&mut writer, version).expect("it fits");
-    Some(writer.finish().into_bytes().expect("no files"))
+    let body = writer.finish().into_bytes().expect("no files");
+    Some(peers::Answer { version, body })
 }
 
 fn begun(remote: &mut Remote, now: Instant) -> Vec<Errand> {
@@ -147,7 +149,11 @@ fn marks_that_come_while_one_request_is_under_way_go_with_the_next() {
     // The same marker twice is found under one name: it goes with the one after.
     let (third, request) = only_marks(begun(&mut remote, START));
     assert_eq!(request.markers[0].producer_id, 2);
-    for garbage in [None, Some(Bytes::from_static(b"\x07"))] {
+    let garbage = peers::Answer {
+        version: 2,
+        body: bytes::Bytes::from_static(b"\x07"),
+    };
+    for garbage in [None, Some(garbage)] {
         let done = remote.on_reply(third, garbage, START);
         if !done.is_empty() {
             assert_eq!(done, [Outcome::Marked(ticket(4), unanswered)]);
@@ -184,7 +190,7 @@ fn a_join_before_the_last_transaction_is_completed_is_tried_again_for_its_time()
     }
     let errands = begun(&mut remote, now);
     let done = remote.on_reply(errands[0].key, answer, now);
-    let refused = Ok(Answer::Add(Err(busy)));
+    let refused = Ok(txn::Answer::Add(Err(busy)));
     assert_eq!(done, [Outcome::Joined(ticket(0), refused)]);
 }
 
@@ -203,7 +209,7 @@ fn a_join_is_refused_for_the_reason_of_the_partition_that_was_refused() {
         let done = remote.on_reply(errands[0].key, body(&added("x", codes), 5), START);
         assert_eq!(
             done,
-            [Outcome::Joined(ticket(0), Ok(Answer::Add(expected)))]
+            [Outcome::Joined(ticket(0), Ok(txn::Answer::Add(expected)))]
         );
     }
     // An answer about another transaction is none.

@@ -14,6 +14,7 @@ use wire::{Message, Request, Uuid, Writer};
 
 use crate::coordinate::remote::{self, Errand};
 use crate::event_loop::bench::{Bench, encoded};
+use crate::peers::Answer;
 
 /// The broker that coordinates transactions and leads partition 0 of [`TOPIC`].
 pub(super) const FIRST: usize = 0;
@@ -189,19 +190,21 @@ impl Pair {
     fn carry(&mut self, from: usize, errand: Errand) {
         let to = 1 - from;
         assert_eq!(errand.to.0, broker_id(to));
-        let body = match (self.net, errand.request) {
+        let answer = match (self.net, errand.request) {
             (Net::Down, _) => None,
             (Net::Works, remote::Request::Marks(request)) => {
                 self.carried.0 += 1;
-                Some(self.ask_peer(to, &request, 2))
+                let (version, body) = (2, self.ask_peer(to, &request, 2));
+                Some(Answer { version, body })
             }
             (Net::Works, remote::Request::Joins(request)) => {
                 self.carried.1 += 1;
-                Some(self.ask_peer(to, &request, 5))
+                let (version, body) = (5, self.ask_peer(to, &request, 5));
+                Some(Answer { version, body })
             }
         };
         let bench = &mut self.benches[from];
-        bench.shard.desk.on_replied(errand.key, body);
+        bench.shard.desk.on_replied(errand.key, answer);
         bench.tell();
     }
 

@@ -16,6 +16,7 @@ use crate::kafka::call::Call;
 use crate::kafka::peers;
 use crate::net::Outcome;
 use crate::ops::view::View;
+use crate::peers::Ceilings;
 
 /// First version in which clients say who they are.
 const NAMED_FROM: i16 = 3;
@@ -32,6 +33,7 @@ pub(crate) fn handle(
     version: i16,
     view: &View<'_>,
     (peers, kraft_version): (&[Served], i16),
+    ceilings: &Ceilings,
 ) -> ApiVersionsResponse {
     if let Err(code) = check(request, version, view) {
         return ApiVersionsResponse {
@@ -58,8 +60,9 @@ pub(crate) fn handle(
     };
     ApiVersionsResponse {
         api_keys: (TABLE.iter().filter(is_told))
-            .chain(peers)
-            .map(row)
+            .filter_map(|served| served.below(ceilings))
+            .chain(peers.iter().copied())
+            .map(|served| row(&served))
             .collect(),
         supported_features: (FEATURES.into_iter())
             .chain([(KRAFT_VERSION, KRAFT_LEVELS)])
@@ -156,7 +159,13 @@ pub(crate) fn on_api_versions(call: &mut Call<'_>, request: ApiVersionsRequest) 
     let view = scene.view(shared.state.cluster_id());
     let peers = peers::rows(call);
     let kraft_version = shared.metadata.kraft_version();
-    let response = handle(&request, call.version(), &view, (&peers, kraft_version));
+    let response = handle(
+        &request,
+        call.version(),
+        &view,
+        (&peers, kraft_version),
+        &shared.ceilings,
+    );
     call.reply(ApiKey::ApiVersions, &response)
 }
 
@@ -176,7 +185,8 @@ mod tests {
                 cluster_id: cluster.map(str::to_owned),
                 node_id,
             };
-            let response = handle(&request, version, &fixture.view(), (&[], 0));
+            let all = &Ceilings::default();
+            let response = handle(&request, version, &fixture.view(), (&[], 0), all);
             assert_eq!(response.api_keys.is_empty(), response.error_code != 0);
             ErrorCode::try_from(response.error_code).expect("known")
         };
@@ -203,7 +213,13 @@ mod tests {
             client_software_version: "1.0".into(),
             ..ApiVersionsRequest::default()
         };
-        handle(&request, version, &Fixture::new("").view(), (&[], 0))
+        handle(
+            &request,
+            version,
+            &Fixture::new("").view(),
+            (&[], 0),
+            &Ceilings::default(),
+        )
     }
 
     #[test]
@@ -273,7 +289,7 @@ mod tests {
             client_software_version: "1.0".into(),
             ..ApiVersionsRequest::default()
         };
-        let response = handle(&request, 4, &fixture.view(), (&[], 0));
+        let response = handle(&request, 4, &fixture.view(), (&[], 0), &Ceilings::default());
         let is_it = |name: &str| name == "group.version";
         assert!(
             !response
@@ -338,7 +354,15 @@ mod tests {
 
     #[test]
     fn produce_below_version_3_is_advertised_and_not_served() {
-        assert!(!super::super::is_served(ApiKey::Produce, 2));
-        assert!(super::super::is_served(ApiKey::Produce, 3));
+        assert!(!super::super::is_served(
+            ApiKey::Produce,
+            2,
+            &Ceilings::default()
+        ));
+        assert!(super::super::is_served(
+            ApiKey::Produce,
+            3,
+            &Ceilings::default()
+        ));
     }
 }

@@ -75,6 +75,7 @@ use wire::ApiKey;
 
 use crate::asker::access::{self, Resource};
 use crate::ops::view::View;
+use crate::peers::Ceilings;
 
 /// An API that is served, from one version to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,14 @@ pub(crate) struct Served {
     /// The lowest version ApiVersions names. Below `min` for Produce, as in Kafka: librdkafka switches compression off unless it
     /// sees version 0 there (KAFKA-18659), and never sends it.
     pub(crate) min_advertised: i16,
+}
+
+impl Served {
+    /// The same as an older build serves it; `None` where that does not.
+    pub(crate) fn below(self, ceilings: &Ceilings) -> Option<Served> {
+        let max = ceilings.newest(self.key, self.max);
+        (self.min <= max).then_some(Served { max, ..self })
+    }
 }
 
 const fn served(key: ApiKey, min: i16, max: i16) -> Served {
@@ -187,10 +196,10 @@ pub(crate) const PEERS: &[Served] = &[
     served_newest(ApiKey::UpdateRaftVoter),
 ];
 
-pub(crate) fn is_served(key: ApiKey, version: i16) -> bool {
-    TABLE
-        .iter()
-        .any(|row| row.key == key && (row.min..=row.max).contains(&version))
+pub(crate) fn is_served(key: ApiKey, version: i16, ceilings: &Ceilings) -> bool {
+    let row = TABLE.iter().find(|row| row.key == key);
+    row.and_then(|row| row.below(ceilings))
+        .is_some_and(|row| (row.min..=row.max).contains(&version))
 }
 
 /// The oldest and the newest version of an API that are served.
@@ -285,7 +294,7 @@ mod tests {
                     client_software_version: name(),
                     ..ApiVersionsRequest::default()
                 };
-                api_versions::handle(&request, version, view, (&[], 0))
+                api_versions::handle(&request, version, view, (&[], 0), &Ceilings::default())
             },
         );
         check(

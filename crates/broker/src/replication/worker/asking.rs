@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use model::BrokerId;
 use replica::{Terms, Way};
-use wire::ApiKey;
 
-use super::{FETCH_VERSION, ReplicaWorker, lane};
-use crate::control::links::Outbound;
+use super::{ReplicaWorker, lane};
+use crate::peers::Outbound;
 
 /// Beyond the wait that was asked for a leader is silent.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
@@ -87,17 +86,12 @@ impl ReplicaWorker {
             return;
         };
         while let Some(request) = engine.request(way, broker_epoch, terms, others, now) {
-            let endpoint = self.shared.catalog.endpoint_of(leader);
-            let frame = wire::frame::encode_request(&request, FETCH_VERSION, 0, Some("esker"))
-                .ok()
-                .and_then(|encoded| encoded.into_bytes().ok());
-            let (Some(endpoint), Some(frame)) = (endpoint, frame) else {
+            let Some(endpoint) = self.shared.catalog.endpoint_of(leader) else {
                 return engine.on_lost(way, terms, now);
             };
             let outbound = Outbound {
                 target: (endpoint, lane(way)),
-                api: (ApiKey::Fetch, FETCH_VERSION),
-                frame,
+                request,
                 until: Some(now.plus(terms.wait_max + SILENCE_MAX)),
                 of: (leader, way),
             };

@@ -141,9 +141,9 @@ fn a_follower_whose_directory_is_overloaded_reports_and_is_in_sync() {
     for (at, given) in [LITTLE_ONE, LITTLE_THREE].into_iter().enumerate() {
         let nodes = easily_overloaded(834 + at as u64, given);
         nodes.create_on(HELD, &[1], &[]);
-        let mut busy = nodes.pipe(1, &requests(HELD, 200, 100_000), 9);
+        let mut busy = nodes.pipe(1, &requests(HELD, 1_000, 100_000), 9);
         let mut longest = Duration::ZERO;
-        for hold in 0..4 {
+        for hold in 0..24 {
             let is_reached = nodes.run(Duration::from_secs(2), || {
                 busy.turn();
                 is_overloaded(&nodes, 1)
@@ -156,6 +156,10 @@ fn a_follower_whose_directory_is_overloaded_reports_and_is_in_sync() {
             nodes.create_on(&topic, &[1, 2, 3], &[]);
             assert!(!is_overloaded(&nodes, 2));
             nodes.until(|nodes| Some(!is_overloaded(nodes, 1)));
+            // A fetch that was under way before takes what comes.
+            if 4 <= hold && AT_ONCE < longest {
+                break;
+            }
         }
         // It would have in memory whatever its leaders have.
         assert!(AT_ONCE < longest, "{given:?}: {longest:?}, it took records");

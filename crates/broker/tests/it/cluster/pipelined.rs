@@ -150,7 +150,7 @@ fn a_large_request_is_taken_beside_many_clients_whose_small_ones_wait() {
 #[test]
 fn producers_that_send_on_have_their_turns_though_not_all_find_room() {
     const COUNT: usize = 24;
-    let nodes = Nodes::start_with(825, ONE_SHARD);
+    let nodes = Nodes::start_with(827, ONE_SHARD);
     nodes.create_on(BUSY, &[1, 2, 3], &[MIN_ISR]);
     nodes.until(|nodes| Some(nodes.isr(1, BUSY)?.len() == 3));
     let mut pipes: Vec<Pipe> = (0..16)

@@ -225,6 +225,15 @@ impl Plan {
         self
     }
 
+    /// The same, with a group, and nodes that are stopped and start as another build.
+    #[must_use]
+    pub(super) fn upgraded(mut self) -> Plan {
+        (self.turns_builds, self.leaves_one_away) = (true, false);
+        self.strikes.extend([Strike::Restart; 4]);
+        (self.members, self.groups) = (3, 1);
+        self
+    }
+
     /// Three replicas of each partition, no strikes but those of the script, and some time behind the last of them.
     #[must_use]
     pub fn scripted(seed: u64, script: Vec<ScriptStep>) -> Plan {

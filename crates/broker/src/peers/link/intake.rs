@@ -10,28 +10,28 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 
 /// Received at a time beside large answers: a copy of so much costs less than a second call.
-pub(super) const SHARED_BYTES: usize = 16 << 10;
+pub(in crate::peers) const SHARED_BYTES: usize = 16 << 10;
 /// Room that a declared length gets before its bytes arrive.
 const BELIEVED_BYTES: usize = 1 << 20;
 /// A longer answer ends its connection: nothing that is asked for is half as large.
-pub(super) const FRAME_BYTES_MAX: usize = 64 << 20;
+pub(in crate::peers) const FRAME_BYTES_MAX: usize = 64 << 20;
 
 /// The other end does not speak the protocol.
 #[derive(Debug)]
-pub(super) struct Garbage;
+pub(in crate::peers) struct Garbage;
 
 /// The buffer that all connections of one owner receive into, one after the other.
-pub(super) struct SharedBuffer(BytesMut);
+pub(in crate::peers) struct SharedBuffer(BytesMut);
 
 impl SharedBuffer {
-    pub(super) fn new() -> SharedBuffer {
+    pub(in crate::peers) fn new() -> SharedBuffer {
         SharedBuffer(BytesMut::with_capacity(SHARED_BYTES))
     }
 }
 
 /// The answer at the front, as far as it has come.
 #[derive(Default)]
-pub(super) struct Intake {
+pub(in crate::peers) struct Intake {
     /// The first bytes of its length.
     head: Vec<u8>,
     /// Its length is known.
@@ -80,7 +80,7 @@ impl Begun {
 
 impl Intake {
     /// Receives once with `recv`; returns how many bytes that were, 0 if the other end closed its side.
-    pub(super) fn receive(
+    pub(in crate::peers) fn receive(
         &mut self,
         shared: &mut SharedBuffer,
         recv: impl FnOnce(&mut BytesMut) -> io::Result<usize>,
@@ -100,7 +100,7 @@ impl Intake {
     }
 
     /// Whole answers without their lengths, in the order in which they came.
-    pub(super) fn take_whole(&mut self) -> Vec<Bytes> {
+    pub(in crate::peers) fn take_whole(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.whole)
     }
 

@@ -1,26 +1,20 @@
-//! Connections from this node to others, for requests that are answered in their order.
+//! The links of one thread, by what they are for.
 //!
 //! One connection to an address and purpose: what may wait at its other end does not hold up anything else. A connection that fails,
-//! or that is silent until the first of its requests is overdue, fails all that wait on it; the next request dials again. An answer
-//! keeps no more memory than its own bytes (see [`intake`]).
+//! or that is silent until the first of its requests is overdue, fails all that wait on it; the next request dials again.
 
-mod intake;
-
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
-use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::BytesMut;
 use env::{ConnId, Net, Poller, Readiness};
 use model::Instant;
 use raft::Endpoint;
-use wire::messages::ResponseHeader;
-use wire::{ApiKey, Message, Reader};
+use wire::ApiKey;
 
-use intake::{Garbage, Intake, SharedBuffer};
-
-/// So much longer an answer is waited for of which something came meanwhile.
-const PROGRESS_WAIT: Duration = Duration::from_secs(5);
+use super::link::{Link, Lost, Reply, SharedBuffer, Unknown};
+use super::request::Encodable;
+use super::versions::Ceilings;
 
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,94 +40,59 @@ pub(crate) enum Lane {
 pub(crate) type Target = (Endpoint, Lane);
 
 /// A request that is ready to go.
-pub(crate) struct Outbound<T> {
+pub(crate) struct Outbound<R, T> {
     pub(crate) target: Target,
-    pub(crate) api: (ApiKey, i16),
-    /// The whole frame; its correlation id is set here.
-    pub(crate) frame: Bytes,
+    pub(crate) request: R,
     /// When its connection is given up, if it has not answered.
     pub(crate) until: Option<Instant>,
     pub(crate) of: T,
 }
 
-/// The outcome of a request.
-#[derive(Debug)]
-pub(crate) enum Reply<T> {
-    Answered {
-        of: T,
-        key: ApiKey,
-        version: i16,
-        body: Bytes,
-    },
-    /// The connection was refused, or it ended.
-    Failed {
-        of: T,
-        /// The whole request had left: the other end may have carried it out.
-        was_sent: bool,
-        /// Nobody listens at the address.
-        is_refused: bool,
-    },
-}
-
-struct Asked<T> {
-    correlation: i32,
-    key: ApiKey,
-    version: i16,
-    until: Option<Instant>,
-    of: T,
-}
-
 struct Line<T> {
     target: Target,
-    unsent: VecDeque<Bytes>,
-    intake: Intake,
-    /// Something came since it was overdue last.
-    has_progressed: bool,
-    asked: VecDeque<Asked<T>>,
-}
-
-impl<T> Line<T> {
-    fn is_asked(&self) -> bool {
-        !self.asked.is_empty()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.asked.front()?.until
-    }
+    link: Link<T>,
 }
 
 pub(crate) struct Links<T> {
+    ceilings: Ceilings,
     lines: BTreeMap<ConnId, Line<T>>,
     open: BTreeMap<Target, ConnId>,
-    correlation: i32,
     shared: SharedBuffer,
     replies: Vec<Reply<T>>,
+    /// Requests that the node at an address does not know, which the log says once.
+    unknown: BTreeSet<(Endpoint, ApiKey)>,
 }
 
 impl<T> Links<T> {
-    pub(crate) fn new() -> Links<T> {
+    pub(crate) fn new(ceilings: Ceilings) -> Links<T> {
         Links {
+            ceilings,
             lines: BTreeMap::new(),
             open: BTreeMap::new(),
-            correlation: 0,
             shared: SharedBuffer::new(),
             replies: Vec::new(),
+            unknown: BTreeSet::new(),
         }
     }
 
     /// Sends a request; its reply comes out of [`Links::take_replies`].
-    pub(crate) fn send(&mut self, net: &dyn Net, poller: &mut dyn Poller, outbound: Outbound<T>) {
+    pub(crate) fn send<R: Encodable + 'static>(
+        &mut self,
+        net: &dyn Net,
+        poller: &mut dyn Poller,
+        outbound: Outbound<R, T>,
+    ) {
         let Outbound {
             target,
-            api: (key, version),
-            frame,
+            request,
             until,
             of,
         } = outbound;
+        let is_asked = |line: &Line<T>| line.link.is_asked();
         // The quorum has one request under way to a node: it has given the one before up.
         if target.1 == Lane::Quorum
             && let Some(conn) = self.open.get(&target).copied()
-            && self.lines.get(&conn).is_some_and(Line::is_asked)
+            && self.lines.get(&conn).is_some_and(is_asked)
         {
             self.end(poller, conn);
         }
@@ -142,47 +101,37 @@ impl<T> Links<T> {
         let conn = match conn {
             Ok(conn) => conn,
             Err(error) => {
-                self.replies.push(Reply::Failed {
-                    of,
-                    was_sent: false,
-                    is_refused: is_refused(&error),
-                });
-                return;
+                let why = if is_refused(&error) {
+                    Lost::Refused
+                } else {
+                    Lost::Ended { was_sent: false }
+                };
+                return self.replies.push(Reply::Failed { of, why });
             }
         };
-        self.open.insert(target.clone(), conn);
-        self.correlation = self.correlation.wrapping_add(1).max(1);
+        if known.is_none() {
+            self.open.insert(target.clone(), conn);
+        }
+        let ceilings = &self.ceilings;
         let line = self.lines.entry(conn).or_insert_with(|| Line {
+            link: Link::new(ceilings.clone(), target.1 == Lane::Probe),
             target,
-            unsent: VecDeque::new(),
-            intake: Intake::default(),
-            has_progressed: false,
-            asked: VecDeque::new(),
         });
-        line.unsent.push_back(numbered(frame, self.correlation));
-        line.asked.push_back(Asked {
-            correlation: self.correlation,
-            key,
-            version,
-            until,
-            of,
-        });
+        line.link.ask(request, until, of);
         self.flush(poller, conn);
+        self.collect(poller, conn);
     }
 
     /// Gives up connections whose first request is overdue. Records may be long on their way: as long as more of them come they are waited for.
     pub(crate) fn expire(&mut self, poller: &mut dyn Poller, now: Instant) {
         for line in self.lines.values_mut() {
-            let has_records = matches!(line.target.1, Lane::Replica | Lane::Bulk);
-            if line.deadline().is_some_and(|at| at <= now)
-                && std::mem::take(&mut line.has_progressed)
-                && has_records
-                && let Some(first) = line.asked.front_mut()
-            {
-                first.until = Some(now.plus(PROGRESS_WAIT));
+            if matches!(line.target.1, Lane::Replica | Lane::Bulk) {
+                line.link.extend(now);
             }
         }
-        self.end_where(poller, |line| line.deadline().is_some_and(|at| at <= now));
+        self.end_where(poller, |line| {
+            line.link.deadline().is_some_and(|at| at <= now)
+        });
     }
 
     /// Ends connections of a purpose that do not lead to `endpoint`: the node there is not the one that is meant any more.
@@ -200,7 +149,8 @@ impl<T> Links<T> {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.lines.values().filter_map(Line::deadline).min()
+        let lines = self.lines.values();
+        lines.filter_map(|line| line.link.deadline()).min()
     }
 
     fn end_where(&mut self, poller: &mut dyn Poller, is_over: impl Fn(&Line<T>) -> bool) {
@@ -222,12 +172,19 @@ impl<T> Links<T> {
         else {
             return;
         };
+        let Some(line) = self.lines.get_mut(&conn) else {
+            return;
+        };
+        line.link.on_connected();
         if writable {
             self.flush(poller, conn);
         }
         if readable {
             self.receive(poller, conn);
+            // The answer that names the versions lets others go.
+            self.flush(poller, conn);
         }
+        self.collect(poller, conn);
     }
 
     fn flush(&mut self, poller: &mut dyn Poller, conn: ConnId) {
@@ -235,12 +192,11 @@ impl<T> Links<T> {
             let Some(line) = self.lines.get_mut(&conn) else {
                 return;
             };
-            let Some(front) = line.unsent.front_mut() else {
+            let Some(front) = line.link.unsent() else {
                 return;
             };
             match poller.send(conn, &[IoSlice::new(front)]) {
-                Ok(sent) if sent < front.len() => front.advance(sent),
-                Ok(_) => drop(line.unsent.pop_front()),
+                Ok(sent) => line.link.on_sent(sent),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return self.end_for(poller, conn, is_refused(&error)),
@@ -254,14 +210,9 @@ impl<T> Links<T> {
                 return;
             };
             let recv = |into: &mut BytesMut| poller.recv(conn, into);
-            match line.intake.receive(&mut self.shared, recv) {
-                Ok(Ok(0) | Err(Garbage)) => return self.end(poller, conn),
-                Ok(Ok(_)) => {
-                    line.has_progressed = true;
-                    if self.take_answers(conn).is_err() {
-                        return self.end(poller, conn);
-                    }
-                }
+            match line.link.receive(&mut self.shared, recv) {
+                Ok(Ok(0) | Err(_)) => return self.end(poller, conn),
+                Ok(Ok(_)) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return self.end_for(poller, conn, is_refused(&error)),
@@ -269,41 +220,52 @@ impl<T> Links<T> {
         }
     }
 
-    /// Matches whole answers with their requests; an error for what nobody asked for.
-    fn take_answers(&mut self, conn: ConnId) -> Result<(), Garbage> {
+    /// Takes what became of the requests of a link.
+    fn collect(&mut self, poller: &mut dyn Poller, conn: ConnId) {
         let Some(line) = self.lines.get_mut(&conn) else {
-            return Ok(());
+            return;
         };
-        for frame in line.intake.take_whole() {
-            let asked = line.asked.pop_front().ok_or(Garbage)?;
-            line.has_progressed = false;
-            let Asked {
-                correlation,
-                key,
-                version,
-                of,
-                ..
-            } = asked;
-            let mut reader = Reader::new(frame);
-            let header = ResponseHeader::decode(&mut reader, key.response_header_version(version));
-            let is_ours = header.is_ok_and(|header| header.correlation_id == correlation);
-            let body = reader.take(reader.remaining());
-            let (true, Ok(body)) = (is_ours, body) else {
-                self.replies.push(Reply::Failed {
-                    of,
-                    was_sent: true,
-                    is_refused: false,
-                });
-                return Err(Garbage);
-            };
-            self.replies.push(Reply::Answered {
-                of,
-                key,
-                version,
-                body,
-            });
+        self.replies.append(&mut line.link.take_replies());
+        let unknown = line.link.take_unknown();
+        let is_over = line.link.is_over();
+        if !unknown.is_empty() {
+            let endpoint = line.target.0.clone();
+            unknown.into_iter().for_each(|of| self.tell(&endpoint, of));
         }
-        Ok(())
+        if is_over {
+            self.end(poller, conn);
+        }
+    }
+
+    /// Says once that the node at an address does not know a request.
+    fn tell(&mut self, endpoint: &Endpoint, unknown: Unknown) {
+        let Unknown { key, newest } = unknown;
+        if !self.unknown.insert((endpoint.clone(), key)) {
+            return;
+        }
+        let Endpoint { host, port, .. } = endpoint;
+        match newest {
+            None if matches!(
+                key,
+                ApiKey::Vote | ApiKey::BeginQuorumEpoch | ApiKey::EndQuorumEpoch
+            ) =>
+            {
+                tracing::warn!(
+                    target: env::logs::BROKER,
+                    "the node at {host}:{port} takes no {key} from this one: it is a cluster of its own, or does not take this node for one of its                  cluster. Start it with controller.quorum.voters or controller.quorum.bootstrap.servers as the other nodes have them",
+                )
+            }
+            None => tracing::warn!(
+                target: env::logs::BROKER,
+                "the node at {host}:{port} does not list {key} in a version that this node speaks: such requests for it fail until it does. It runs \
+                 another build, or does not take this node for one of its cluster (esker.cluster.insecure)",
+            ),
+            Some(newest) => tracing::warn!(
+                target: env::logs::BROKER,
+                "the node at {host}:{port} knows {key} up to version {newest}, which does not say all that this node asks: such requests for it \
+                 fail until it runs a newer build",
+            ),
+        }
     }
 
     fn end(&mut self, poller: &mut dyn Poller, conn: ConnId) {
@@ -314,31 +276,13 @@ impl<T> Links<T> {
         if let Some(line) = self.lines.remove(&conn) {
             self.open.remove(&line.target);
             poller.close(conn);
-            // Nobody acts upon a frame of which a part is missing.
-            let sent = line.asked.len() - line.unsent.len();
-            let failed = line.asked.into_iter().enumerate();
-            let failed = failed.map(|(at, asked)| Reply::Failed {
-                of: asked.of,
-                was_sent: at < sent,
-                is_refused,
-            });
-            self.replies.extend(failed);
+            self.replies.extend(line.link.end(is_refused));
         }
     }
 }
 
 fn is_refused(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
-}
-
-/// The frame under the correlation id of its connection.
-fn numbered(frame: Bytes, correlation: i32) -> Bytes {
-    let mut frame = BytesMut::from(frame);
-    // Behind the length, the number of the API and its version.
-    if let Some(field) = frame.get_mut(8..12) {
-        field.copy_from_slice(&correlation.to_be_bytes());
-    }
-    frame.freeze()
 }
 
 fn dial(net: &dyn Net, poller: &mut dyn Poller, to: &Endpoint) -> io::Result<ConnId> {
