@@ -22,6 +22,7 @@ RDKAFKA = CACHE / "rdkafka"
 # The version of Kafka's clients, tools and broker, also for a test's program; and the one before, whose clients and tools run as well.
 KAFKA = os.environ.get("KAFKA_VERSION", "4.4.0")
 KAFKA_BEFORE = "4.3.0"
+CONFIG_COMMAND = "kafka.admin.ConfigCommand" if KAFKA < "4.4" else "org.apache.kafka.tools.ConfigCommand"
 JARS = CACHE / f"jars-{KAFKA}"
 CLASSES = CACHE / f"classes-{KAFKA}"
 # File connectors of another version than the worker's do not run in it.

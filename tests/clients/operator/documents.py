@@ -24,7 +24,7 @@ STATE = "/var/lib/esker"
 SECONDS_MAX = 90
 KAFKA = {
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": installs.CONFIG_COMMAND,
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
 }

@@ -21,7 +21,7 @@ def topics(*args, **options):
 
 
 def configs(*args, **options):
-    return tool("kafka.admin.ConfigCommand", *args, **options)
+    return tool(installs.CONFIG_COMMAND, *args, **options)
 
 
 def consume(name, *args):
@@ -91,7 +91,7 @@ def kafka_configs_sets_the_level_of_a_logger():
     that(f"{logger}=DEBUG" in configs("--describe", *entity), "not set")
     configs("--alter", *entity, "--delete-config", logger)
     that(f"{logger}=DEBUG" not in configs("--describe", *entity), "not deleted")
-    done = run("kafka.admin.ConfigCommand", "--bootstrap-server", BOOTSTRAP, "--alter", *entity, "--add-config", f"{logger}=LOUD", code=1)
+    done = run(installs.CONFIG_COMMAND, "--bootstrap-server", BOOTSTRAP, "--alter", *entity, "--add-config", f"{logger}=LOUD", code=1)
     that("not a supported log level" in (done.stdout + done.stderr).decode(), (done.stdout + done.stderr).decode()[:300])
 
 
@@ -108,7 +108,7 @@ def kafka_configs_alters_a_group():
     for setting, text in (("consumer.session.timeout.ms=1000", "greater than or equal to group.consumer.min.session.timeout.ms"),
                           ("consumer.heartbeat.interval.ms=60000", "less than or equal to group.consumer.max.heartbeat.interval.ms"),
                           ("consumer.heartbeat.interval.ms=soon", "Not a number of type INT"), ("retention.ms=1", "Unknown group config name")):
-        done = run("kafka.admin.ConfigCommand", "--bootstrap-server", BOOTSTRAP, "--alter", *group, "--add-config", setting, code=1)
+        done = run(installs.CONFIG_COMMAND, "--bootstrap-server", BOOTSTRAP, "--alter", *group, "--add-config", setting, code=1)
         that(text in (done.stdout + done.stderr).decode(), f"{setting}: {(done.stdout + done.stderr).decode()[:300]}")
 
 
@@ -120,7 +120,7 @@ def kafka_configs_alters_a_subscription_to_client_metrics():
     out = configs("--describe", *entity)
     that("interval.ms=60000" in out and "metrics=org.apache.kafka.producer." in out and "match=client_id=a.*" in out, out)
     that(name in tool("org.apache.kafka.tools.ClientMetricsCommand", "--list").split(), "not listed")
-    done = run("kafka.admin.ConfigCommand", "--bootstrap-server", BOOTSTRAP, "--alter", *entity, "--add-config", "interval.ms=5", code=1)
+    done = run(installs.CONFIG_COMMAND, "--bootstrap-server", BOOTSTRAP, "--alter", *entity, "--add-config", "interval.ms=5", code=1)
     that("interval must be between 100 and 3600000" in (done.stdout + done.stderr).decode(), (done.stdout + done.stderr).decode()[:300])
     tool("org.apache.kafka.tools.ClientMetricsCommand", "--delete", "--name", name)
     wait_for(lambda: name not in tool("org.apache.kafka.tools.ClientMetricsCommand", "--list").split(), "the subscription to go")
@@ -333,7 +333,9 @@ def kafka_features_describes_and_moves_levels():
     level = lambda: re.search(r"^Feature: transaction.version\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 2\s+FinalizedVersionLevel: (\d)",
                               features("describe"), re.M).group(1)
     equal(level(), "2", "at first")
-    that(re.search(r"^Feature: metadata.version\s+SupportedMinVersion: 3.3-IV3\s+SupportedMaxVersion: 4.4-IV2\s", features("describe"), re.M), features("describe"))
+    # The tool of before has no name for what came later.
+    most = "UNKNOWN 33" if installs.KAFKA < "4.4" else "4.4-IV2"
+    that(re.search(rf"^Feature: metadata.version\s+SupportedMinVersion: 3.3-IV3\s+SupportedMaxVersion: {most}\s", features("describe"), re.M), features("describe"))
     out = features("downgrade", "--feature", "transaction.version=1", "--dry-run")
     that("transaction.version can be downgraded to 1." in out and level() == "2", out)
     out = features("downgrade", "--feature", "transaction.version=1")
