@@ -58,6 +58,17 @@ pub(crate) fn request(
     })
 }
 
+/// The same for a request that this node makes for its client.
+pub(crate) fn wrapped<R: wire::Request>(
+    request: &R,
+    version: i16,
+    client: std::net::IpAddr,
+) -> Result<EnvelopeRequest, EncodeError> {
+    let encoded = wire::frame::encode_request(request, version, 0, Some("esker"))?;
+    // A frame in an envelope has no length before it.
+    self::request(encoded.into_bytes()?.slice(4..), client)
+}
+
 impl Message for EnvelopeAnswer {
     fn decode(r: &mut Reader, _: i16) -> Result<EnvelopeAnswer, DecodeError> {
         let mut answer = EnvelopeAnswer {

@@ -8,6 +8,7 @@ mod alarms;
 pub(crate) mod boot;
 mod change_lines;
 mod clocks;
+pub(crate) mod command;
 pub(crate) mod controller;
 mod enrolment;
 pub(crate) mod envelope;

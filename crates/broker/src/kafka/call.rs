@@ -14,6 +14,7 @@ use super::api::overdue::Overdue;
 use super::hall::{Door, Hall};
 use super::parked::{AskedFor, Change, Parked, Remote, Then, Waiting};
 use crate::asker::Asker;
+use crate::control::command::Command;
 use crate::control::log::Written;
 use crate::control::{Order, Outgoing, Recipient};
 use crate::coordinate::query::{Query, Told};
@@ -21,6 +22,7 @@ use crate::meters::meter::Refusal;
 use crate::net::{Address, Chunk, Connections, Outcome, Reply};
 use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
 use crate::ops::change::{self, Begun};
+use crate::ops::command::{self, Commanded};
 use crate::ops::view::{Scene, View};
 use crate::ops::{Desk, Step, Tickets};
 use crate::peers::{Answer, Encodable};
@@ -261,16 +263,38 @@ impl Call<'_> {
         outcome
     }
 
-    /// Writes records that a request needs before it can be answered; `again` handles it then.
+    /// Carries out what a request needs before it can be answered; `again` handles it then.
     pub(crate) fn change_first(
         &mut self,
+        command: Command,
         again: impl FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send + 'static,
-        decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> Vec<Record>,
     ) -> Outcome {
-        let ticket = self.ticket();
-        let decide = |view: &View<'_>, uuids: &mut dyn Uuids| (decide(view, uuids), ());
-        let ((), begun) = change::begin(self.desk, &self.asker, ticket, AGAIN_WAIT_MAX, decide);
-        self.on_begun(begun, Then::Again(Box::new(again)))
+        let terms = (self.ticket(), AGAIN_WAIT_MAX);
+        match command::carry_out(self.desk, &self.asker, command, terms) {
+            Commanded::Here(begun, done) => {
+                let again = |call: &mut Call<'_>, attempt| {
+                    if let Some(done) = done.filter(|_| attempt == Attempt::Second) {
+                        command::take(call.desk, done);
+                    }
+                    again(call, attempt)
+                };
+                self.on_begun(begun, Then::Again(Box::new(again)))
+            }
+            Commanded::There(called) => {
+                let finish = |call: &mut Call<'_>, answer| {
+                    let attempt = if called.end(call.desk, answer) {
+                        Attempt::Second
+                    } else {
+                        Attempt::Overdue
+                    };
+                    again(call, attempt)
+                };
+                self.park(Waiting::Remote(Remote {
+                    finish: Box::new(finish),
+                }))
+            }
+            Commanded::Nowhere => again(self, Attempt::Overdue),
+        }
     }
 
     fn on_begun(&mut self, begun: Begun, then: Then) -> Outcome {

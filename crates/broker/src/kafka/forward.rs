@@ -1,36 +1,24 @@
 //! Requests that the active controller carries out for this broker (KIP-590).
 //!
 //! Any broker takes any request of an administrator. One that changes the metadata travels to the active controller as it came, and
-//! the answer goes back as it is; what a request needs before it can be answered (a topic, producer ids) is asked for in the same way.
+//! the answer goes back as it is.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use meta::Record;
-use meta::decide::Uuids;
-use wire::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use wire::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use wire::messages::{
-    AllocateProducerIdsRequest, AllocateProducerIdsResponse, CreateTopicsRequest,
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, ResponseHeader,
 };
-use wire::{ApiKey, Message, Reader, Uuid, decode_request_header};
+use wire::{ApiKey, Message, Reader, decode_request_header};
 
 use super::api::incremental_alter_configs;
-use super::call::{AGAIN_WAIT_MAX, Attempt, Call};
+use super::call::Call;
 use crate::control::Recipient;
 use crate::control::envelope::{self, EnvelopeAnswer};
-use crate::ids::random_uuid;
 use crate::net::{Outcome, Reply};
-use crate::ops::Desk;
-use crate::ops::view::View;
 use crate::peers::Answer;
 
-/// Version in which a broker asks for topics.
-const CREATE_TOPICS: i16 = 7;
-/// The controller's own default.
-const DEFAULT: i32 = -1;
 const BROKER_LOGGER: i8 = 8;
 
 /// True if the active controller alone can answer.
@@ -124,10 +112,7 @@ pub(super) fn in_two_parts(call: &mut Call<'_>, divided: Divided) -> Outcome {
         order,
     } = divided;
     let version = call.version();
-    let framed = wire::frame::encode_request(&settings, version, 0, Some("esker"));
-    let framed = framed.and_then(|encoded| encoded.into_bytes());
-    let client = call.asker.peer.ip();
-    let Ok(request) = framed.and_then(|frame| envelope::request(frame.slice(4..), client)) else {
+    let Ok(request) = envelope::wrapped(&settings, version, call.asker.peer.ip()) else {
         return Outcome::Close;
     };
     let patience = call.desk.shared.catalog.config().request_wait_max;
@@ -188,117 +173,6 @@ pub(super) fn to_controller(call: &mut Call<'_>, frame: Bytes) -> Outcome {
         let data = answer.and_then(|answer| answer.data.filter(|_| answer.code == 0));
         // Without a controller the client comes again, to this broker or to another.
         data.map_or(Outcome::Close, |data| Outcome::Reply(Reply::carried(data)))
-    })
-}
-
-/// Makes what a request needs before it can be answered, or has the controller make it; `again` handles it then.
-pub(crate) fn change_first(
-    call: &mut Call<'_>,
-    again: impl FnOnce(&mut Call<'_>, Attempt) -> Outcome + Send + 'static,
-    decide: impl FnOnce(&View<'_>, &mut dyn Uuids) -> Vec<Record>,
-) -> Outcome {
-    let shared = Arc::clone(&call.desk.shared);
-    if shared.state.is_alone() {
-        return call.change_first(again, decide);
-    }
-    let scene = call.scene();
-    let view = scene.view(shared.state.cluster_id());
-    let records = decide(&view, &mut || random_uuid(&shared.env));
-    let has_block = |record: &Record| matches!(record, Record::ProducerIds(_));
-    let to = (Recipient::Controller, AGAIN_WAIT_MAX);
-    if records.iter().any(has_block) {
-        let request = AllocateProducerIdsRequest {
-            broker_id: view.broker.node_id.0,
-            broker_epoch: shared.state.broker_epoch(),
-        };
-        return call.ask_node(to, request, |call, answer| {
-            let has_ids = answer.is_some_and(|answer| take_block(call.desk, answer));
-            again(call, attempt(has_ids))
-        });
-    }
-    let Some(topics) = wanted(&records) else {
-        return again(call, Attempt::Second);
-    };
-    if shared.state.awaits_brokers(&shared.catalog) {
-        return again(call, Attempt::Overdue);
-    }
-    let client = call.asker.peer.ip();
-    let framed = wire::frame::encode_request(&topics, CREATE_TOPICS, 0, Some("esker"));
-    let framed = framed.and_then(|encoded| encoded.into_bytes());
-    let Ok(request) = framed.and_then(|frame| envelope::request(frame.slice(4..), client)) else {
-        return again(call, Attempt::Overdue);
-    };
-    // Whatever became of them, the metadata that are here by then have the topics or do not.
-    call.ask_node(to, request, |call, answer| {
-        again(call, attempt(answer.is_some()))
-    })
-}
-
-fn attempt(is_answered: bool) -> Attempt {
-    if is_answered {
-        Attempt::Second
-    } else {
-        Attempt::Overdue
-    }
-}
-
-/// Takes the block of producer ids of an answer; false if there is none in it.
-fn take_block(desk: &Desk, answer: Answer) -> bool {
-    let Some(response) = answer.read::<AllocateProducerIdsResponse>() else {
-        return false;
-    };
-    let first = response.producer_id_start;
-    let end = first.checked_add(i64::from(response.producer_id_len));
-    match end {
-        Some(end) if response.error_code == 0 && 0 <= first => {
-            desk.shared.state.add_producer_ids(first..end);
-            true
-        }
-        _ => false,
-    }
-}
-
-/// The topics that records would make, as a request for them.
-fn wanted(records: &[Record]) -> Option<CreateTopicsRequest> {
-    let mut topics: BTreeMap<Uuid, CreatableTopic> = BTreeMap::new();
-    for record in records {
-        if let Record::Topic(topic) = record {
-            let wanted = CreatableTopic {
-                name: topic.name.clone(),
-                num_partitions: 0,
-                replication_factor: DEFAULT as i16,
-                ..CreatableTopic::default()
-            };
-            topics.insert(topic.topic_id, wanted);
-        }
-    }
-    for record in records {
-        match record {
-            Record::Partition(partition) => {
-                if let Some(topic) = topics.get_mut(&partition.topic_id) {
-                    topic.num_partitions += 1;
-                    // The controller counts the brokers anew; one replica fewer than it has is no error.
-                    topic.replication_factor =
-                        i16::try_from(partition.replicas.len()).unwrap_or(i16::MAX);
-                }
-            }
-            Record::Config(config) => {
-                let mut named = topics.values_mut();
-                if let Some(topic) = named.find(|topic| topic.name == config.resource_name) {
-                    topic.configs.push(CreatableTopicConfig {
-                        name: config.name.clone(),
-                        value: config.value.clone(),
-                    });
-                }
-            }
-            _ => {}
-        }
-    }
-    let topics: Vec<CreatableTopic> = topics.into_values().collect();
-    (!topics.is_empty()).then(|| CreateTopicsRequest {
-        topics,
-        timeout_ms: i32::try_from(AGAIN_WAIT_MAX.as_millis()).unwrap_or(i32::MAX),
-        validate_only: false,
     })
 }
 

@@ -6,6 +6,7 @@
 pub(crate) mod asking;
 pub(crate) mod change;
 pub(crate) mod cluster;
+pub(crate) mod command;
 pub(crate) mod configs;
 pub(crate) mod desk;
 pub(crate) mod feed;

@@ -1,6 +1,7 @@
 //! A door without frames: it keeps what waits and brings it its news, and asks for everything in types of our own.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use coord::group::ask::{Commit, CommitPartition, CommitTopic, TopicKey};
@@ -11,9 +12,11 @@ use wire::{ErrorCode, Uuid};
 
 use super::asking::{Awaited, Awaiting};
 use super::change::Begun;
+use super::command::Commanded;
 use super::fetch::{Client, Fetching, Kind, Progress, Terms, Wanted};
 use super::produce::{Acks, BatchFor, Joining, Produce, Produced, Producing};
 use super::search::{Asked, FoundOffset, Searching, Spot};
+use super::view::Scene;
 use super::*;
 use crate::asker::{Asker, Origin};
 use crate::coordinate::query::Query;
@@ -236,11 +239,11 @@ fn a_door_without_frames_can_ask_for_everything() {
 
     let asker = door.asker.clone();
     let ticket = door.ticket();
-    let ((), begun) = change::begin(door.desk(), &asker, ticket, PATIENCE, |view, uuids| {
-        let names = [meta::name::OFFSETS].into();
-        (topics::create_by_the_way(view, &names, uuids), ())
-    });
-    let Begun::Waits(change) = begun else {
+    let scene = Scene::new(door.desk(), &Arc::new(asker.clone()));
+    let names = [meta::name::OFFSETS].into();
+    let command = topics::create_by_the_way(door.desk(), &scene.view(""), &names);
+    let commanded = command::carry_out(door.desk(), &asker, command, (ticket, PATIENCE));
+    let Commanded::Here(Begun::Waits(change), None) = commanded else {
         panic!("the topic of offsets is written")
     };
     door.news(ticket);

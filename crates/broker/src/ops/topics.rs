@@ -11,8 +11,9 @@ use meta::decide::{create_partitions, create_topics, delete_topics};
 use meta::name;
 
 use super::view::View;
-use super::{Mode, Refused};
+use super::{Desk, Mode, Refused};
 use crate::asker::access::{Operation, Resource};
+use crate::control::command::Command;
 
 /// Answers by name.
 pub(crate) type ByName<T, E> = Vec<(String, Result<T, Refused<E>>)>;
@@ -45,19 +46,43 @@ pub(crate) fn create(
     (mode.records(decision.records), with_denied(answers, denied))
 }
 
-/// Topics that come to be because something asks for them, with the settings of the broker.
-pub(crate) fn create_by_the_way(
+/// The command that creates those among `names` that are missing, because something asks for them.
+pub(crate) fn create_by_the_way(desk: &Desk, view: &View<'_>, names: &BTreeSet<&str>) -> Command {
+    Command::CreateTopics(implied(view, names, &mut || desk.fresh_uuid()))
+}
+
+/// The topics among `names` that are missing and can be created, as they come to be because something asks for them: with the settings
+/// of the broker.
+pub(crate) fn implied(
     view: &View<'_>,
     names: &BTreeSet<&str>,
     uuids: &mut dyn Uuids,
+) -> Vec<NewTopic> {
+    let decision = create_topics::auto_create(view.image, view.broker, names, uuids);
+    let created = decision.answers.into_iter();
+    let created = created.filter_map(|(name, created)| Some((name, created.ok()?)));
+    let topics = created.map(|(name, created)| NewTopic {
+        name,
+        partitions: created.partitions,
+        // A controller that has counted more brokers takes this number all the same.
+        replication_factor: created.replication_factor,
+        assignments: Vec::new(),
+        settings: (created.overrides.into_iter())
+            .map(|(name, value)| (name, Some(value)))
+            .collect(),
+    });
+    let (free, _) = without_folded(view, topics.collect());
+    free
+}
+
+/// The records of topics that are [`implied`]; nothing of those that exist by now.
+pub(crate) fn create_implied(
+    view: &View<'_>,
+    topics: Vec<NewTopic>,
+    uuids: &mut dyn Uuids,
 ) -> Vec<Record> {
-    let topic = |name: &&str| NewTopic {
-        name: (*name).to_owned(),
-        ..NewTopic::default()
-    };
-    let (free, _) = without_folded(view, names.iter().map(topic).collect());
-    let free: BTreeSet<&str> = free.iter().map(|topic| topic.name.as_str()).collect();
-    create_topics::auto_create(view.image, view.broker, &free, uuids).records
+    let (free, _) = without_folded(view, topics);
+    create_topics::create_topics(view.image, view.broker, &free, uuids).records
 }
 
 /// Topics whose names no volume confuses with those that exist, and the others, each with the name that is there.

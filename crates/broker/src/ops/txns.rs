@@ -12,6 +12,7 @@ use super::Desk;
 use super::view::View;
 use crate::asker::Asker;
 use crate::asker::access::{Operation, Resource};
+use crate::control::command::Command;
 use crate::coordinate::query::{LeaderJoin, Mark};
 use crate::coordinate::question::Join;
 use crate::coordinate::txn_settings;
@@ -74,8 +75,17 @@ pub(crate) fn init(desk: &mut Desk, asker: &Asker, request: InitProducer) -> Ini
     Init::Ask(Box::new((partition, init)))
 }
 
-/// The next block of producer ids for this broker.
-pub(crate) fn allocate(view: &View<'_>) -> Vec<Record> {
+/// A command for the next block of producer ids for this broker.
+pub(crate) fn more_ids(desk: &Desk) -> Command {
+    let shared = &desk.shared;
+    Command::AllocateProducerIds {
+        broker: shared.catalog.config().broker.node_id,
+        epoch: shared.state.broker_epoch(),
+    }
+}
+
+/// The same as records, where no other node decides.
+pub(super) fn allocate(view: &View<'_>) -> Vec<Record> {
     let node = view.broker.node_id;
     let allocated = meta::decide::producer_ids::allocate_producer_ids(view.image, node);
     allocated.map(|(record, _)| record).into_iter().collect()

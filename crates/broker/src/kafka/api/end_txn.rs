@@ -8,7 +8,6 @@ use super::init_producer_id::NO_PRODUCER_ID;
 use super::txn::{fenced, producer};
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
-use crate::kafka::forward;
 use crate::net::Outcome;
 use crate::ops::txns::{self, End, Named, Protocol};
 
@@ -37,7 +36,7 @@ pub(crate) fn on_end_txn(call: &mut Call<'_>, request: EndTxnRequest, attempt: A
             return call.reply(ApiKey::EndTxn, &response);
         }
         let again = |call: &mut Call<'_>, attempt| on_end_txn(call, request, attempt);
-        return forward::change_first(call, again, |view, _| txns::allocate(view));
+        return call.change_first(txns::more_ids(call.desk), again);
     }
     let protocol = if call.version() >= EPOCH_VERSION {
         Protocol::BrokerAdds

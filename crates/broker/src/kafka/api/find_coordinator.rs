@@ -11,7 +11,6 @@ use wire::{ApiKey, ErrorCode};
 use crate::asker::access::{Operation, Resource};
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
-use crate::kafka::forward;
 use crate::net::Outcome;
 use crate::ops::cluster::{Coordinated, find_coordinator};
 use crate::ops::topics::create_by_the_way;
@@ -42,9 +41,9 @@ pub(crate) fn on_find_coordinator(
     let is_missing = topic.is_some_and(|name| scene.image.topic(name).is_none());
     if let Some(name) = topic.filter(|_| is_missing && attempt == Attempt::First) {
         let again = |call: &mut Call<'_>, attempt| on_find_coordinator(call, request, attempt);
-        return forward::change_first(call, again, |view, uuids| {
-            create_by_the_way(view, &BTreeSet::from([name]), uuids)
-        });
+        let view = scene.view(shared.state.cluster_id());
+        let command = create_by_the_way(call.desk, &view, &BTreeSet::from([name]));
+        return call.change_first(command, again);
     }
     let view = scene.view(shared.state.cluster_id());
     let response = handle(&request, call.version(), &view);

@@ -6,7 +6,6 @@ use wire::{ApiKey, ErrorCode};
 use super::txn::{fenced, producer};
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
-use crate::kafka::forward;
 use crate::net::Outcome;
 use crate::ops::txns::{self, Init, InitProducer};
 
@@ -49,7 +48,7 @@ fn init(call: &mut Call<'_>, asked: InitProducer, attempt: Attempt) -> Outcome {
         }
         Init::NeedsIds(asked) => {
             let again = |call: &mut Call<'_>, attempt| init(call, asked, attempt);
-            return forward::change_first(call, again, |view, _| txns::allocate(view));
+            return call.change_first(txns::more_ids(call.desk), again);
         }
         Init::Refused(code) => return refuse_producer_id(call, code),
     };

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use meta::decide::Uuids;
-use meta::{Record, Topic};
+use meta::Topic;
 use model::BrokerId;
 use wire::messages::metadata_request::MetadataRequestTopic;
 use wire::messages::metadata_response::{
@@ -16,7 +15,6 @@ use wire::{ApiKey, ErrorCode, Uuid};
 use super::{NO_OPERATIONS, number, offline};
 use crate::asker::access::Resource;
 use crate::kafka::call::{Attempt, Call};
-use crate::kafka::forward;
 use crate::net::Outcome;
 use crate::ops::cluster;
 use crate::ops::topics::create_by_the_way;
@@ -40,12 +38,11 @@ pub(crate) fn on_metadata(
     let view = scene
         .view(shared.state.cluster_id())
         .led_by(cluster::leader(call.desk));
-    if attempt == Attempt::First && !missing(&request, version, &view).is_empty() {
-        let asked = request.clone();
-        let again = move |call: &mut Call<'_>, attempt| on_metadata(call, asked, attempt);
-        return forward::change_first(call, again, |view, uuids| {
-            create(&request, version, view, uuids)
-        });
+    let missing = missing(&request, version, &view);
+    if attempt == Attempt::First && !missing.is_empty() {
+        let command = create_by_the_way(call.desk, &view, &missing);
+        let again = move |call: &mut Call<'_>, attempt| on_metadata(call, request, attempt);
+        return call.change_first(command, again);
     }
     let mut response = handle(&request, version, &view);
     offline::in_metadata(&mut response, &call.desk.topics(), view.broker.node_id);
@@ -73,17 +70,6 @@ pub(crate) fn missing<'r>(
     names
         .filter(|name| view.image.topic(name).is_none() && meta::name::check(name).is_ok())
         .collect()
-}
-
-/// The records that create them; write them first, then [`handle`] the request.
-#[must_use]
-pub(crate) fn create(
-    request: &MetadataRequest,
-    version: i16,
-    view: &View<'_>,
-    uuids: &mut dyn Uuids,
-) -> Vec<Record> {
-    create_by_the_way(view, &missing(request, version, view), uuids)
 }
 
 #[must_use]
@@ -288,8 +274,11 @@ fn refuse(topics: &[MetadataRequestTopic]) -> MetadataResponse {
 
 #[cfg(test)]
 mod tests {
+    use meta::Record;
+
     use super::*;
     use crate::kafka::api::fixture::{Fixture, uuids};
+    use crate::ops::topics::{create_implied, implied};
 
     const STRANGE: Uuid = Uuid([5; 16]);
 
@@ -313,6 +302,13 @@ mod tests {
             ..MetadataRequest::default()
         };
         handle(&request, version, &Fixture::new("").view())
+    }
+
+    /// The records of what is missing.
+    fn create(request: &MetadataRequest, view: &View<'_>) -> Vec<Record> {
+        let mut uuids = uuids();
+        let topics = implied(view, &missing(request, 9, view), &mut uuids);
+        create_implied(view, topics, &mut uuids)
     }
 
     fn codes(response: &MetadataResponse) -> Vec<(Option<&str>, i16)> {
@@ -503,7 +499,7 @@ mod tests {
             ("auto.create.topics.enable=false", true, 0),
         ] {
             let mut fixture = Fixture::new(text);
-            let records = create(&request(allow), 9, &fixture.view(), &mut uuids());
+            let records = create(&request(allow), &fixture.view());
             assert_eq!(missing(&request(allow), 9, &fixture.view()).len(), created);
             fixture.replay(&records);
             let response = handle(&request(allow), 9, &fixture.view());
@@ -524,9 +520,9 @@ mod tests {
             allow_auto_topic_creation: true,
             ..MetadataRequest::default()
         };
-        let records = create(&request("x.y"), 9, &fixture.view(), &mut uuids());
+        let records = create(&request("x.y"), &fixture.view());
         fixture.replay(&records);
-        assert!(create(&request("x_y"), 9, &fixture.view(), &mut uuids()).is_empty());
+        assert!(create(&request("x_y"), &fixture.view()).is_empty());
         assert_eq!(
             codes(&handle(&request("x_y"), 9, &fixture.view())),
             [(Some("x_y"), 3)]

@@ -5,6 +5,7 @@
 //! by between two looks of retention; nobody waits for it to be durable.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use log::producer::Origin;
@@ -21,7 +22,6 @@ use crate::error;
 use crate::ids::random_uuid;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
-use crate::kafka::forward;
 use crate::net::Outcome;
 use crate::ops::topics::create_by_the_way;
 use crate::telemetry::{Identity, Push};
@@ -137,9 +137,12 @@ fn create_client_metrics(
     request: PushTelemetryRequest,
 ) -> Outcome {
     let again = move |call: &mut Call<'_>, attempt| on_push_telemetry(call, who, request, attempt);
-    forward::change_first(call, again, |view, uuids| {
-        create_by_the_way(view, &BTreeSet::from([meta::name::CLIENT_METRICS]), uuids)
-    })
+    let scene = call.scene();
+    let shared = Arc::clone(&call.desk.shared);
+    let view = scene.view(shared.state.cluster_id());
+    let names = BTreeSet::from([meta::name::CLIENT_METRICS]);
+    let command = create_by_the_way(call.desk, &view, &names);
+    call.change_first(command, again)
 }
 
 fn admit_push(
