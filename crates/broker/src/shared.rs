@@ -9,7 +9,7 @@ use crate::control::MetadataLog;
 use crate::meters::Meters;
 use crate::moves::Moves;
 use crate::node::{BrokerState, Catalog, Doors, Lifetime, Mail, Volumes};
-use crate::peers::Ceilings;
+use crate::peers::{Ceilings, Names};
 use crate::reads::ReaderPool;
 use crate::telemetry::Telemetry;
 
@@ -28,4 +28,6 @@ pub(crate) struct Shared {
     pub(crate) telemetry: Mutex<Telemetry>,
     /// The newest versions of the protocol in which this node speaks and is spoken to.
     pub(crate) ceilings: Ceilings,
+    /// Addresses of host names of other nodes.
+    pub(crate) names: Arc<Names>,
 }

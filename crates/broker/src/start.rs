@@ -39,7 +39,7 @@ use crate::metrics::Watch;
 use crate::mover::Mover;
 use crate::moves::Moves;
 use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Mail, Volumes};
-use crate::peers::Ceilings;
+use crate::peers::{Ceilings, Names};
 use crate::reads::{ReaderLoop, ReaderPool};
 use crate::replication::{self, ReplicaWorker};
 use crate::settings::Settings;
@@ -276,6 +276,7 @@ impl Broker {
             moves,
             telemetry: Mutex::default(),
             ceilings,
+            names: Arc::new(Names::new(env)),
         });
         let listeners: [Arc<dyn EndListener>; 4] = [
             Arc::clone(&shared.mail) as _,

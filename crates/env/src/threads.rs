@@ -41,6 +41,8 @@ pub trait Threads: Send + Sync {
     fn spawn_syncer(&self, name: &str, worker: Box<dyn Worker>) {
         self.spawn(name, worker);
     }
+    /// The same, for a worker that may wait for ever: [`Threads::join`] does not wait for it. It has to hold nothing that others wait to be free.
+    fn spawn_aside(&self, name: &str, worker: Box<dyn Worker>);
     /// Waits until every spawned worker has ended (the simulator takes turns instead).
     fn join(&self);
 }

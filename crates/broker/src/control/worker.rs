@@ -100,7 +100,7 @@ impl QuorumWorker {
         (membership, enrolment): (Option<Membership>, Option<Enrolment>),
     ) -> QuorumWorker {
         let name = format!("raft-client-{}", shared.catalog.config().broker.node_id).into();
-        let links = Links::new(shared.ceilings.clone());
+        let links = Links::new(shared.ceilings.clone(), Arc::clone(&shared.names));
         let (membership, reserve) = if shared.state.is_alone() {
             (None, membership)
         } else {
@@ -306,8 +306,7 @@ impl QuorumWorker {
     }
 
     fn send_out<R: Encodable + 'static>(&mut self, outbound: Outbound<R, Author>) {
-        let net = &*self.shared.env.net;
-        self.links.send(net, &mut *self.poller, outbound);
+        self.links.send(&mut *self.poller, outbound);
     }
 
     fn fail(&self, call: CallId, failure: Failure) {
@@ -588,6 +587,7 @@ impl Worker for QuorumWorker {
         for ready in std::mem::take(&mut self.ready) {
             self.links.on_ready(&mut *self.poller, ready);
         }
+        self.links.dial_named(&mut *self.poller);
         self.take_replies();
         // After the poll: it swallows the wake-up of whatever was ordered before it.
         self.take_orders();

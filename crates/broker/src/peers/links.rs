@@ -1,18 +1,21 @@
 //! The links of one thread, by what they are for.
 //!
 //! One connection to an address and purpose: what may wait at its other end does not hold up anything else. A connection that fails,
-//! or that is silent until the first of its requests is overdue, fails all that wait on it; the next request dials again.
+//! or that is silent until the first of its requests is overdue, fails all that wait on it; the next request dials again. A link whose host is
+//! looked up has no connection, and nothing but its own requests waits for the name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use bytes::BytesMut;
-use env::{ConnId, Net, Poller, Readiness};
+use env::{ConnId, Poller, Readiness};
 use model::Instant;
 use raft::Endpoint;
 use wire::ApiKey;
 
-use super::link::{Link, Lost, Reply, SharedBuffer, Unknown};
+use super::link::{Link, Reply, SharedBuffer, Unknown};
+use super::names::{Look, Names};
 use super::request::Encodable;
 use super::versions::Ceilings;
 
@@ -55,8 +58,11 @@ struct Line<T> {
 
 pub(crate) struct Links<T> {
     ceilings: Ceilings,
+    names: Arc<Names>,
     lines: BTreeMap<ConnId, Line<T>>,
     open: BTreeMap<Target, ConnId>,
+    /// Links whose hosts are looked up.
+    unnamed: BTreeMap<Target, Link<T>>,
     shared: SharedBuffer,
     replies: Vec<Reply<T>>,
     /// Requests that the node at an address does not know, which the log says once.
@@ -64,9 +70,11 @@ pub(crate) struct Links<T> {
 }
 
 impl<T> Links<T> {
-    pub(crate) fn new(ceilings: Ceilings) -> Links<T> {
+    pub(crate) fn new(ceilings: Ceilings, names: Arc<Names>) -> Links<T> {
         Links {
             ceilings,
+            names,
+            unnamed: BTreeMap::new(),
             lines: BTreeMap::new(),
             open: BTreeMap::new(),
             shared: SharedBuffer::new(),
@@ -78,7 +86,6 @@ impl<T> Links<T> {
     /// Sends a request; its reply comes out of [`Links::take_replies`].
     pub(crate) fn send<R: Encodable + 'static>(
         &mut self,
-        net: &dyn Net,
         poller: &mut dyn Poller,
         outbound: Outbound<R, T>,
     ) {
@@ -88,38 +95,62 @@ impl<T> Links<T> {
             until,
             of,
         } = outbound;
-        let is_asked = |line: &Line<T>| line.link.is_asked();
-        // The quorum has one request under way to a node: it has given the one before up.
-        if target.1 == Lane::Quorum
-            && let Some(conn) = self.open.get(&target).copied()
-            && self.lines.get(&conn).is_some_and(is_asked)
-        {
+        if target.1 == Lane::Quorum {
+            self.end_asked(poller, &target);
+        }
+        if let Some(conn) = self.open.get(&target).copied() {
+            if let Some(line) = self.lines.get_mut(&conn) {
+                line.link.ask(request, until, of);
+            }
+            self.flush(poller, conn);
+            return self.collect(poller, conn);
+        }
+        let known = self.unnamed.remove(&target);
+        let mut link =
+            known.unwrap_or_else(|| Link::new(self.ceilings.clone(), target.1 == Lane::Probe));
+        link.ask(request, until, of);
+        self.dial(poller, target, link);
+    }
+
+    /// The quorum has one request under way to a node: it has given the one before up.
+    fn end_asked(&mut self, poller: &mut dyn Poller, target: &Target) {
+        let conn = self.open.get(target).copied();
+        let line = conn.and_then(|conn| self.lines.get(&conn));
+        if let Some(conn) = conn.filter(|_| line.is_some_and(|line| line.link.is_asked())) {
             self.end(poller, conn);
         }
-        let known = self.open.get(&target).copied();
-        let conn = known.map_or_else(|| dial(net, poller, &target.0), Ok);
-        let conn = match conn {
-            Ok(conn) => conn,
-            Err(error) => {
-                let why = if is_refused(&error) {
-                    Lost::Refused
-                } else {
-                    Lost::Ended { was_sent: false }
-                };
-                return self.replies.push(Reply::Failed { of, why });
+        if let Some(link) = self.unnamed.remove(target) {
+            self.replies.extend(link.end(false));
+        }
+    }
+
+    /// Begins a connection, once the address is known.
+    fn dial(&mut self, poller: &mut dyn Poller, target: Target, link: Link<T>) {
+        let address = match self.names.look(&target.0, &poller.waker()) {
+            Look::At(address) => address,
+            Look::Unknown => return self.replies.extend(link.end(false)),
+            Look::Waits => {
+                self.unnamed.insert(target, link);
+                return;
             }
         };
-        if known.is_none() {
-            self.open.insert(target.clone(), conn);
+        match poller.connect(address) {
+            Ok(conn) => {
+                self.open.insert(target.clone(), conn);
+                self.lines.insert(conn, Line { target, link });
+            }
+            Err(error) => {
+                self.names.doubt(&target.0);
+                self.replies.extend(link.end(is_refused(&error)));
+            }
         }
-        let ceilings = &self.ceilings;
-        let line = self.lines.entry(conn).or_insert_with(|| Line {
-            link: Link::new(ceilings.clone(), target.1 == Lane::Probe),
-            target,
-        });
-        line.link.ask(request, until, of);
-        self.flush(poller, conn);
-        self.collect(poller, conn);
+    }
+
+    /// Dials the nodes whose names were looked up.
+    pub(crate) fn dial_named(&mut self, poller: &mut dyn Poller) {
+        for (target, link) in std::mem::take(&mut self.unnamed) {
+            self.dial(poller, target, link);
+        }
     }
 
     /// Gives up connections whose first request is overdue. Records may be long on their way: as long as more of them come they are waited for.
@@ -129,32 +160,37 @@ impl<T> Links<T> {
                 line.link.extend(now);
             }
         }
-        self.end_where(poller, |line| {
-            line.link.deadline().is_some_and(|at| at <= now)
+        self.end_where(poller, |_, link| {
+            link.deadline().is_some_and(|at| at <= now)
         });
     }
 
     /// Ends connections of a purpose that do not lead to `endpoint`: the node there is not the one that is meant any more.
     pub(crate) fn end_others(&mut self, poller: &mut dyn Poller, lane: Lane, endpoint: &Endpoint) {
-        self.end_where(poller, |line| {
-            line.target.1 == lane && line.target.0 != *endpoint
+        self.end_where(poller, |target, _| {
+            target.1 == lane && target.0 != *endpoint
         });
     }
 
     /// Ends the connection to `target`, if there is one.
     pub(crate) fn hang_up(&mut self, poller: &mut dyn Poller, target: &Target) {
-        if let Some(conn) = self.open.get(target).copied() {
-            self.end(poller, conn);
-        }
+        self.end_where(poller, |known, _| known == target);
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let lines = self.lines.values();
-        lines.filter_map(|line| line.link.deadline()).min()
+        let lines = self.lines.values().map(|line| &line.link);
+        let links = lines.chain(self.unnamed.values());
+        links.filter_map(Link::deadline).min()
     }
 
-    fn end_where(&mut self, poller: &mut dyn Poller, is_over: impl Fn(&Line<T>) -> bool) {
-        let over = self.lines.iter().filter(|(_, line)| is_over(line));
+    fn end_where(&mut self, poller: &mut dyn Poller, is_over: impl Fn(&Target, &Link<T>) -> bool) {
+        let unnamed = self
+            .unnamed
+            .extract_if(.., |target, link| is_over(target, link));
+        for (_, link) in unnamed {
+            self.replies.extend(link.end(false));
+        }
+        let over = (self.lines.iter()).filter(|(_, line)| is_over(&line.target, &line.link));
         let over: Vec<ConnId> = over.map(|(conn, _)| *conn).collect();
         over.into_iter().for_each(|conn| self.end(poller, conn));
     }
@@ -275,6 +311,7 @@ impl<T> Links<T> {
     fn end_for(&mut self, poller: &mut dyn Poller, conn: ConnId, is_refused: bool) {
         if let Some(line) = self.lines.remove(&conn) {
             self.open.remove(&line.target);
+            self.names.doubt(&line.target.0);
             poller.close(conn);
             self.replies.extend(line.link.end(is_refused));
         }
@@ -283,17 +320,4 @@ impl<T> Links<T> {
 
 fn is_refused(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
-}
-
-fn dial(net: &dyn Net, poller: &mut dyn Poller, to: &Endpoint) -> io::Result<ConnId> {
-    let host = &to.host;
-    let is_v6 = host.contains(':') && !host.starts_with('[');
-    let address = if is_v6 {
-        format!("[{host}]:{}", to.port)
-    } else {
-        format!("{host}:{}", to.port)
-    };
-    let addresses = net.resolve(&address)?;
-    let first = addresses.first().ok_or(io::ErrorKind::NotFound)?;
-    poller.connect(*first)
 }

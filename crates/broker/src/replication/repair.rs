@@ -4,6 +4,7 @@
 //! brought; this is the way between, on connections of its own, so that nothing that follows a leader waits behind it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,7 +37,7 @@ impl Repairer {
         }
         Repairer {
             repairs: Repairs::default(),
-            links: Links::new(shared.ceilings.clone()),
+            links: Links::new(shared.ceilings.clone(), Arc::clone(&shared.names)),
             asks: Vec::new(),
         }
     }
@@ -87,6 +88,7 @@ impl Repairer {
     /// Takes answers and sends the requests that go now.
     pub(super) fn ask(&mut self, shared: &Shared, poller: &mut dyn Poller) {
         let now = shared.env.clock.now();
+        self.links.dial_named(poller);
         self.links.expire(poller, now);
         loop {
             for reply in self.links.take_replies() {
@@ -105,7 +107,7 @@ impl Repairer {
             }
             for ask in std::mem::take(&mut self.asks) {
                 match outbound(shared, ask, now) {
-                    Some(outbound) => self.links.send(&*shared.env.net, poller, outbound),
+                    Some(outbound) => self.links.send(poller, outbound),
                     None => self.on_answer(shared, ask.number, Answer::Lost),
                 }
             }

@@ -101,7 +101,7 @@ impl ReplicaWorker {
         poller: Box<dyn Poller>,
     ) -> ReplicaWorker {
         let look_at = shared.env.clock.now();
-        let links = Links::new(shared.ceilings.clone());
+        let links = Links::new(shared.ceilings.clone(), Arc::clone(&shared.names));
         // Those that the start has opened.
         mailbox.on_topics(shared.catalog.topics().sorted().map(|topic| topic.id));
         let (key, part) = (DAMAGE_KEY, 0);
@@ -729,6 +729,7 @@ impl Worker for ReplicaWorker {
             self.links.on_ready(&mut *self.poller, ready);
             self.repairer.on_ready(&mut *self.poller, ready);
         }
+        self.links.dial_named(&mut *self.poller);
         let now = self.shared.env.clock.now();
         self.leaders.on_turn(now);
         self.links.expire(&mut *self.poller, now);

@@ -46,12 +46,15 @@ impl OsThreads {
     }
 
     fn start(&self, name: &str, body: impl FnOnce() + Send + 'static) {
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(body)
-            .expect("the operating system starts a thread");
+        let thread = begin(name, body);
         self.running.lock().push(thread);
     }
+}
+
+fn begin(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let named = std::thread::Builder::new().name(name.to_owned());
+    let begun = named.spawn(body);
+    begun.expect("the operating system starts a thread")
 }
 
 impl Threads for OsThreads {
@@ -74,6 +77,11 @@ impl Threads for OsThreads {
             sys::let_others_go_first();
             run(worker, &clock);
         });
+    }
+
+    fn spawn_aside(&self, name: &str, worker: Box<dyn Worker>) {
+        let clock = Arc::clone(&self.clock);
+        drop(begin(name, move || run(worker, &clock)));
     }
 
     fn join(&self) {

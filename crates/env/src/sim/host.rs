@@ -61,6 +61,8 @@ pub struct Faults {
     pub sync_nanos: Range<u64>,
     /// Nanoseconds a piece of data travels; one in two hundred takes fifty times as long.
     pub net_nanos: Range<u64>,
+    /// Whoever asks for the address of a machine's name (`node-1`) waits for an hour, and has no answer.
+    pub name_server_is_silent: bool,
     /// Reads and sends may do less than asked, as the operating system may.
     pub short_io: bool,
     /// In one of so many polls a worker waits while others have their turns; 0 for never.
@@ -82,6 +84,7 @@ impl Default for Faults {
             crash_at_op: None,
             sync_nanos: 50_000..500_000,
             net_nanos: 10_000..100_000,
+            name_server_is_silent: false,
             short_io: true,
             interrupts_one_in: 0,
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
-use super::host::Life;
+use super::host::{HostId, Life};
 use super::links::{Site, address_of};
 use super::net::{CLIENT, SERVER};
 use super::threads::{Step, interrupt, step};
@@ -22,11 +22,21 @@ pub(crate) struct SimNet {
     pub(crate) life: Life,
 }
 
-/// There are no names: each that is no address is that of the host that asks.
+/// A name server that is silent is waited for so long.
+const SILENCE_NANOS: u64 = 3_600_000_000_000;
+
+/// The name of the machine that has the number.
+fn named(host: &str) -> Option<IpAddr> {
+    let number = host.strip_prefix("node-")?.parse().ok()?;
+    Some(address_of(HostId(number)).into())
+}
+
+/// Names that are of no machine are of the host that asks.
 fn resolve(address: &str) -> io::Result<SocketAddr> {
     let parsed = address.rsplit_once(':').and_then(|(host, port)| {
-        let ip = host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        Some(SocketAddr::new(ip, port.parse().ok()?))
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let ip = host.parse().ok().or_else(|| named(host));
+        Some(SocketAddr::new(ip.unwrap_or(local), port.parse().ok()?))
     });
     parsed.ok_or_else(|| ErrorKind::InvalidInput.into())
 }
@@ -51,6 +61,16 @@ impl Net for SimNet {
     }
 
     fn resolve(&self, address: &str) -> io::Result<Vec<SocketAddr>> {
+        let is_name = address
+            .rsplit_once(':')
+            .is_some_and(|(host, _)| named(host).is_some());
+        let mut world = self.shared.world.lock();
+        world.check_on(self.life)?;
+        let host = self.life.host;
+        if is_name && world.host(host).faults.name_server_is_silent {
+            world.spend(host, SILENCE_NANOS);
+            return Err(ErrorKind::TimedOut.into());
+        }
         resolve(address).map(|address| vec![address])
     }
 }

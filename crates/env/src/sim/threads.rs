@@ -46,8 +46,10 @@ struct Member {
     id: u64,
     host: HostId,
     name: String,
-    /// Its syncs take its own time, not that of the machine.
+    /// What it waits for takes its own time, not that of the machine.
     is_syncer: bool,
+    /// Its host counts it, and is not at rest before it has ended.
+    is_counted: bool,
     /// Away while its turn is taken.
     worker: Option<Box<dyn Worker>>,
     state: WorkerState,
@@ -349,7 +351,8 @@ fn take_turn(shared: &SharedWorld, mut world: MutexGuard<'_, World>, id: u64) {
         None => {
             if let Some(index) = world.crew.place(id) {
                 world.crew.workers[index].state = WorkerState::Ended;
-                world.host_mut(host).workers_count -= 1;
+                let is_counted = world.crew.workers[index].is_counted;
+                world.host_mut(host).workers_count -= usize::from(is_counted);
             }
             drop(world);
             drop(worker);
@@ -396,10 +399,10 @@ pub(crate) struct SimThreads {
 }
 
 impl SimThreads {
-    fn add(&self, name: &str, worker: Box<dyn Worker>, is_syncer: bool) {
+    fn add(&self, name: &str, worker: Box<dyn Worker>, (is_syncer, is_counted): (bool, bool)) {
         let mut world = self.shared.world.lock();
         if world.check_on(self.life).is_ok() {
-            world.host_mut(self.life.host).workers_count += 1;
+            world.host_mut(self.life.host).workers_count += usize::from(is_counted);
             let crew = &mut world.crew;
             crew.next_worker += 1;
             crew.stirred.insert(crew.next_worker);
@@ -408,6 +411,7 @@ impl SimThreads {
                 host: self.life.host,
                 name: name.to_owned(),
                 is_syncer,
+                is_counted,
                 worker: Some(worker),
                 state: WorkerState::Ready,
             });
@@ -434,11 +438,15 @@ impl Threads for SimThreads {
     }
 
     fn spawn(&self, name: &str, worker: Box<dyn Worker>) {
-        self.add(name, worker, false);
+        self.add(name, worker, (false, true));
     }
 
     fn spawn_syncer(&self, name: &str, worker: Box<dyn Worker>) {
-        self.add(name, worker, true);
+        self.add(name, worker, (true, true));
+    }
+
+    fn spawn_aside(&self, name: &str, worker: Box<dyn Worker>) {
+        self.add(name, worker, (true, false));
     }
 
     fn join(&self) {

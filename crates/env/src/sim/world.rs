@@ -110,7 +110,7 @@ impl World {
         let slow = if self.chance.one_in(100) { 100 } else { 1 };
         let of = &host.faults.sync_nanos;
         let nanos = slow * self.chance.between(of.start, of.end);
-        self.spend_sync(life.host, nanos);
+        self.spend(life.host, nanos);
         let host = self.host_mut(life.host);
         let fails = host.faults.sync_fails_at.is_some_and(|at| {
             host.counts.syncs == at || (host.faults.sync_fails_on && host.counts.syncs > at)
@@ -121,9 +121,9 @@ impl World {
         Ok(fails)
     }
 
-    /// A sync takes `nanos` of the running syncer's time alone, or of the time of its host: whatever else its worker does in
+    /// A sync, or another wait, takes `nanos` of the running syncer's time alone, or of the time of its host: whatever else its worker does in
     /// this turn can be seen by the others there. In a world of one that time passes at once, for nobody else has a use for it.
-    fn spend_sync(&mut self, host: HostId, nanos: u64) {
+    pub(super) fn spend(&mut self, host: HostId, nanos: u64) {
         if self.crew.spend_alone(nanos) {
             return;
         }

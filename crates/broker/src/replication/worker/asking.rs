@@ -95,8 +95,7 @@ impl ReplicaWorker {
                 until: Some(now.plus(terms.wait_max + SILENCE_MAX)),
                 of: (leader, way),
             };
-            let net = &*self.shared.env.net;
-            self.links.send(net, &mut *self.poller, outbound);
+            self.links.send(&mut *self.poller, outbound);
             self.leaders.on_asked(leader, now);
         }
     }

@@ -18,5 +18,6 @@ mod preferred;
 mod reads;
 mod reassign;
 mod repairs;
+mod silent;
 mod spread;
 mod trims;
