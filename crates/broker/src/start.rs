@@ -340,6 +340,8 @@ impl Broker {
         };
         env.threads
             .spawn("reads", Box::new(ReaderLoop { pool, deliver }));
+        let snapshot_writer = quorum_worker.snapshot_writer();
+        env.threads.spawn("snapshots", Box::new(snapshot_writer));
         env.threads.spawn("quorum", Box::new(quorum_worker));
         let replica_worker = ReplicaWorker::new(
             Arc::clone(&shared),

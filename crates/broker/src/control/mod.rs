@@ -23,6 +23,7 @@ mod plan;
 mod replay;
 mod sight;
 pub(crate) mod snapshot_files;
+mod snapshot_writer;
 pub(crate) mod vote_file;
 mod worker;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::sim::{Faults, Machine};
+use env::{Turn, Worker};
 use model::{BrokerId, LeaderEpoch, Offset};
 use parking_lot::Mutex;
 use raft::quorum_state::{CHECK_NAME, FILE_NAME};
@@ -111,8 +112,15 @@ fn churn(bench: &mut Bench, name: &str, rounds: usize) {
             .answer::<CreateTopicsRequest>(4)
             .expect("it is durable");
         assert_eq!(answer.topics[0].error_code, 0, "round {round}");
-        worker.take_orders();
+        take_orders(&mut worker);
     }
+}
+
+/// Does what was ordered, and lets the chore of the snapshots do its part.
+fn take_orders(worker: &mut QuorumWorker) {
+    worker.take_orders();
+    worker.snapshot_writer().turn();
+    worker.take_orders();
 }
 
 fn worker(bench: &Bench) -> QuorumWorker {
@@ -167,10 +175,10 @@ fn metadata_are_whole_wherever_the_power_goes_while_a_snapshot_is_taken() {
         let before = names(&bench);
         let end = Offset(bench.shard.desk.shared.catalog.image().end());
         let mut worker = worker(&bench);
-        worker.take_orders();
+        take_orders(&mut worker);
         bench.crash_after(at);
         (bench.shard.desk.shared.mail.quorum).order([Order::TakeSnapshot]);
-        worker.take_orders();
+        take_orders(&mut worker);
         drop(worker);
         let bench = bench.power_cut();
         assert_eq!(names(&bench), before, "operation {at}");
@@ -178,6 +186,60 @@ fn metadata_are_whole_wherever_the_power_goes_while_a_snapshot_is_taken() {
         with_snapshot += usize::from(is_there);
     }
     assert!(0 < with_snapshot && with_snapshot < 40, "{with_snapshot}");
+}
+
+/// The disk has no room: one line, a pause, and the next try writes it.
+#[test]
+fn a_snapshot_that_cannot_be_written_is_said_once_and_tried_again() {
+    let mut bench = Bench::new();
+    bench.create("t", 1);
+    bench.commit();
+    let before = names(&bench);
+    let written = Written::default();
+    let kept = tracing::subscriber::set_default(written.clone());
+    let mut worker = worker(&bench);
+    worker.take_orders();
+    let mut writer = worker.snapshot_writer();
+    (bench.shard.desk.shared.mail.quorum).order([Order::TakeSnapshot]);
+    worker.take_orders();
+    bench.fill_disk();
+    for _ in 0..3 {
+        let Turn::Sleep { until: Some(until) } = writer.turn() else {
+            panic!("it rests and tries again");
+        };
+        assert_eq!(snapshots(&bench), []);
+        assert_eq!(
+            writer.turn(),
+            Turn::Sleep { until: Some(until) },
+            "not before"
+        );
+        bench.wait_in_turn(Duration::from_secs(5));
+    }
+    bench.empty_disk();
+    assert_eq!(writer.turn(), Turn::Sleep { until: None });
+    assert_eq!(snapshots(&bench).len(), 1);
+    drop(kept);
+    let lines = written.0.lock().clone();
+    let lines: Vec<&String> = lines
+        .iter()
+        .filter(|line| line.contains("snapshot"))
+        .collect();
+    assert!(
+        lines[0].starts_with("cannot write a snapshot of the metadata:"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].starts_with("snapshots of the metadata are written again"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[2..]
+            .iter()
+            .all(|line| line.starts_with("wrote a snapshot")),
+        "{lines:?}"
+    );
+    drop(worker);
+    assert_eq!(names(&bench.restart()), before);
 }
 
 /// Found by a seed: a start that registers anew was not heard of, and nine seconds later its broker led nothing.
@@ -218,6 +280,8 @@ fn a_snapshot_is_taken_when_the_last_is_old_and_something_was_committed_since() 
     worker.take_snapshot_if_due(now.plus(Duration::from_secs(59)));
     assert_eq!(snapshots(&bench).len(), 0);
     worker.take_snapshot_if_due(now.plus(Duration::from_secs(60)));
+    assert_eq!(snapshots(&bench).len(), 0, "another thread writes it");
+    take_orders(&mut worker);
     assert_eq!(snapshots(&bench).len(), 1);
     assert!(!is_due(&bench, 600), "nothing was committed since");
     churn(&mut bench, "u", 1);

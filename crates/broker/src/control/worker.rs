@@ -26,6 +26,7 @@ use super::lifecycle::{self, Ask, Leaving};
 use super::mailbox::{Order, Outgoing, Question};
 use super::membership::{self, Membership};
 use super::snapshot_files::SnapshotDir;
+use super::snapshot_writer::SnapshotDesk;
 use super::{log_read, vote_file};
 use crate::inboxes::Redeemed;
 use crate::peers::{
@@ -84,6 +85,7 @@ pub(crate) struct QuorumWorker {
     /// Set once all else has stopped: until when the office may be handed on.
     ends_by: Option<Instant>,
     snapshots: SnapshotDir,
+    snapshot_desk: Arc<SnapshotDesk>,
     /// When this worker is to wake by itself, while it sleeps.
     sleeps_until: Option<Instant>,
     /// Of this node in requests of the quorum.
@@ -107,6 +109,7 @@ impl QuorumWorker {
             (membership, None)
         };
         let snapshots = SnapshotDir::of(&shared.metadata.log_dir().path);
+        let snapshot_desk = Arc::new(SnapshotDesk::new(shared.env.threads.bell()));
         QuorumWorker {
             shared,
             poller,
@@ -129,6 +132,7 @@ impl QuorumWorker {
             controller: None,
             ends_by: None,
             snapshots,
+            snapshot_desk,
             sleeps_until: None,
             name,
         }
@@ -615,6 +619,7 @@ impl Worker for QuorumWorker {
         self.take_orders();
         self.shared.volumes.commit_metadata();
         if self.is_over(now) {
+            self.snapshot_desk.close();
             return Turn::Done;
         }
         match self.next_deadline() {

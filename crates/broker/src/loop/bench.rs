@@ -224,6 +224,12 @@ impl Bench {
         self.machine.faults(|faults| faults.disk_bytes = taken);
     }
 
+    /// It does again.
+    pub(crate) fn empty_disk(&self) {
+        self.machine
+            .faults(|faults| faults.disk_bytes = Faults::default().disk_bytes);
+    }
+
     /// A byte of a file changes unseen.
     pub(crate) fn rot(&self, path: &str, position: u64) {
         let (path, bytes) = (std::path::Path::new(path), position..position + 1);

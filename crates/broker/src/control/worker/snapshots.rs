@@ -1,12 +1,12 @@
-//! Snapshots of the metadata: fetched from the leader, or made of what is committed here (KIP-630).
+//! Snapshots of the metadata: fetched from the leader, or made of what is committed here (KIP-630), which a chore writes.
 
 use std::sync::Arc;
 
-use meta::checkpoint::{self, Head};
 use model::Instant;
-use raft::{Event, SnapshotId, VoterSet};
+use raft::{Event, SnapshotId};
 
 use super::QuorumWorker;
+use crate::control::snapshot_writer::{Draft, SnapshotWriter};
 
 impl QuorumWorker {
     /// A snapshot was fetched to its end. What is wrong with it is found now, and it is fetched again.
@@ -35,41 +35,18 @@ impl QuorumWorker {
         }
     }
 
-    /// Writes what is committed as a snapshot, and lets the log begin at the one before it: two are kept.
+    /// Has what is committed written as a snapshot, beside this worker.
     pub(super) fn take_snapshot(&mut self) {
         let now = self.shared.env.clock.now();
         let taken = self.shared.metadata.plan.lock().for_snapshot(now);
-        let Some((id, image, facts)) = taken else {
-            return;
-        };
-        let head = Head {
-            time: None,
-            kraft_version: facts.version,
-            voters: facts.voters.as_ref().map(VoterSet::to_record),
-            cluster_id: facts.cluster,
-        };
-        let now = self.shared.env.clock.wall_ms();
-        let written = checkpoint::write(&image, &head, now).map_err(|error| error.to_string());
-        let written = written.and_then(|bytes| {
-            let done = self.snapshots.write(self.disk(), id, &bytes);
-            done.map(|()| bytes.len() as u64)
-                .map_err(|error| error.to_string())
-        });
-        match written {
-            Err(error) => {
-                tracing::error!(target: env::logs::METADATA, "cannot write a snapshot of the metadata: {error}");
-            }
-            Ok(size) => {
-                (self.shared.meters.counts).on_snapshot(self.shared.env.clock.now());
-                let before = self.shared.metadata.last_snapshot();
-                (self.shared)
-                    .metadata
-                    .step(Event::SnapshotWritten { id, size });
-                if let Some(to) = before.filter(|before| *before < id) {
-                    self.shared.metadata.step(Event::Trim { to });
-                }
-                tracing::debug!(target: env::logs::METADATA, %id, size, "wrote a snapshot of the metadata");
-            }
+        if let Some((id, image, facts)) = taken {
+            self.snapshot_desk.put(Draft { id, image, facts });
         }
+    }
+
+    /// The chore that writes the snapshots of this worker.
+    pub(crate) fn snapshot_writer(&self) -> SnapshotWriter {
+        let (shared, desk) = (Arc::clone(&self.shared), Arc::clone(&self.snapshot_desk));
+        SnapshotWriter::new(shared, desk, self.snapshots.clone())
     }
 }
