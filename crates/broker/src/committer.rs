@@ -11,7 +11,8 @@ use env::{Bell, Clock, Turn, Worker};
 use model::Instant;
 use partition::{Begun, Flight, LogDir, Wait};
 
-use crate::node::{Lifetime, Mail, Volumes};
+use crate::mail::Mail;
+use crate::node::{Lifetime, Volumes};
 
 pub(crate) struct Committer {
     /// Which of the directories.

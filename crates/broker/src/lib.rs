@@ -30,8 +30,8 @@ mod error_outcomes;
 #[path = "loop/mod.rs"]
 mod event_loop;
 mod ids;
-mod inboxes;
 mod kafka;
+mod mail;
 mod meters;
 pub mod metrics;
 mod mover;
@@ -42,6 +42,7 @@ mod ops;
 mod peers;
 mod pending_moves;
 mod placement;
+mod quorum;
 mod reads;
 mod replica_status;
 mod replication;

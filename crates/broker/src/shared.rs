@@ -6,9 +6,10 @@ use env::Env;
 use parking_lot::Mutex;
 
 use crate::control::MetadataLog;
+use crate::mail::Mail;
 use crate::meters::Meters;
 use crate::moves::Moves;
-use crate::node::{BrokerState, Catalog, Doors, Lifetime, Mail, Volumes};
+use crate::node::{BrokerState, Catalog, Doors, Lifetime, Volumes};
 use crate::peers::{Ceilings, Names};
 use crate::reads::ReaderPool;
 use crate::telemetry::Telemetry;

@@ -27,21 +27,23 @@ pub use self::survivor::{Shares, Survivor, SurvivorError};
 use self::recover::{Recovered, life_before, may_have_lost, recover};
 use crate::committer::{Committer, Stage};
 use crate::control::boot::{BootError, quorum_identity, quorum_settings};
-use crate::control::{
-    self, Enrolment, Mailbox, Membership, MetadataLog, Plan, QuorumWorker, SnapshotTimer, Unfit,
-};
+use crate::control::{self, MetadataLog, Plan, SnapshotTimer, Unfit};
 use crate::event_loop::Shard;
 use crate::ids::random_uuid;
-use crate::inboxes::{Inbox, Inboxes, Redeemed, ShardId};
+use crate::mail;
+use crate::mail::Mail;
+use crate::mail::inboxes::{Inbox, Inboxes, Redeemed, ShardId};
+use crate::mail::quorum::Mailbox;
 use crate::meters::Meters;
 use crate::meters::held::Held;
 use crate::metrics::Watch;
 use crate::mover::Mover;
 use crate::moves::Moves;
-use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Mail, Volumes};
+use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Volumes};
 use crate::peers::{Ceilings, Names};
+use crate::quorum::{Enrolment, Membership, QuorumWorker};
 use crate::reads::{ReaderLoop, ReaderPool};
-use crate::replication::{self, ReplicaWorker};
+use crate::replication::ReplicaWorker;
 use crate::settings::Settings;
 use crate::shared::Shared;
 
@@ -169,7 +171,7 @@ impl Broker {
             address: "poller".to_owned(),
             error,
         })?;
-        let replica_mail = Arc::new(replication::Mailbox::new(replica_poller.waker()));
+        let replica_mail = Arc::new(mail::followers::Mailbox::new(replica_poller.waker()));
         let replica_inbox = inboxes.register(Arc::clone(&replica_mail) as Arc<dyn Inbox>);
         let mut addresses = Vec::new();
         let doors = settings.broker.listeners.iter();
@@ -371,7 +373,7 @@ impl Broker {
         self.shared.meters.held()
     }
 
-    /// What an operator may ask of it while it runs.
+    /// Metrics and health, for as long as it runs.
     #[must_use]
     pub fn watch(&self) -> Watch {
         Watch::new(&self.shared)

@@ -16,7 +16,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// A line that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(crate) enum Due {
     /// The other clock is ahead by so many milliseconds, or behind if below zero.
     Apart { ahead_ms: i64 },
     /// They were apart and are no longer.
@@ -33,13 +33,13 @@ struct Seen {
 
 /// The clocks of other nodes, as far as they are apart.
 #[derive(Debug, Default)]
-pub(super) struct Clocks {
+pub(crate) struct Clocks {
     apart: BTreeMap<BrokerId, Seen>,
 }
 
 impl Clocks {
     /// The clock of `node` was ahead of the own one by so much when its message came, or behind if below zero.
-    pub(super) fn on_heard(&mut self, node: BrokerId, ahead_ms: i64, now: Instant) -> Option<Due> {
+    pub(crate) fn on_heard(&mut self, node: BrokerId, ahead_ms: i64, now: Instant) -> Option<Due> {
         if Duration::from_millis(ahead_ms.unsigned_abs()) < APART {
             let seen = self.apart.remove(&node)?;
             return seen.next.map(|_| Due::Equal);
@@ -60,7 +60,7 @@ impl Clocks {
 }
 
 /// A difference of two clocks in words: "2.0 days ahead of", "7.3 s behind".
-pub(super) fn words(ahead_ms: i64) -> String {
+pub(crate) fn words(ahead_ms: i64) -> String {
     const UNITS: [(u64, &str); 4] = [
         (86_400_000, "days"),
         (3_600_000, "hours"),

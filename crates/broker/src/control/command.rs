@@ -15,10 +15,10 @@ use wire::messages::{
 };
 
 use super::envelope;
-use super::mailbox::{Outgoing, Recipient};
+use crate::mail::quorum::{Outgoing, Recipient};
 use crate::peers::Answer;
 
-/// What travels in an envelope has a version of its own.
+/// The version of a request in an envelope, which is that of no link.
 const CREATE_TOPICS: i16 = 7;
 
 /// A change of the metadata.

@@ -25,22 +25,22 @@ use super::change_lines::{ChangeLines, Line};
 use super::clocks::{self, Clocks, Due};
 use super::lifecycle::leads_for;
 use super::log::{MetadataLog, Parts, Written};
-use super::mailbox::Order;
 use super::plan::{Aftermath, Plan};
+use crate::mail::quorum::Order;
 
 /// A decision about a member of the cluster, and what became of its records.
 type Decided<T, E> = (Result<T, E>, Written);
 
 /// The state of an active controller that is in no log.
 pub(crate) struct Office {
-    pub(super) controller: Controller,
-    pub(super) lines: ChangeLines,
-    pub(super) clocks: Clocks,
+    pub(crate) controller: Controller,
+    pub(crate) lines: ChangeLines,
+    pub(crate) clocks: Clocks,
 }
 
 impl Plan {
     /// Has the machine of the controller look at the newest image. `None` where this node is not the active controller.
-    pub(super) fn ask_controller<T>(
+    pub(crate) fn ask_controller<T>(
         &mut self,
         parts: &Parts,
         ask: impl FnOnce(&mut Controller, &Image, &Rules<'_>) -> T,
@@ -80,7 +80,7 @@ impl Plan {
     }
 
     /// Begins the work of the active controller of `epoch`, unless that is over already.
-    pub(super) fn take_office(
+    pub(crate) fn take_office(
         &mut self,
         parts: &Parts,
         epoch: LeaderEpoch,
@@ -116,7 +116,7 @@ impl Plan {
 
     /// Another node has a part in the cluster from now on: this broker is one of several, whose life ends with its heartbeats too.
     /// Voters that no settings name go into the log, so that others can be added.
-    pub(super) fn meet_others(&mut self, parts: &Parts, aftermath: &mut Aftermath) {
+    pub(crate) fn meet_others(&mut self, parts: &Parts, aftermath: &mut Aftermath) {
         if !parts.state.is_alone() {
             return;
         }
@@ -211,7 +211,7 @@ fn report_refused(purpose: Purpose, code: ErrorCode) {
 }
 
 impl MetadataLog {
-    pub(super) fn take_office(&self, epoch: LeaderEpoch) {
+    pub(crate) fn take_office(&self, epoch: LeaderEpoch) {
         let mut aftermath = Aftermath::default();
         let mut plan = self.plan.lock();
         let taken = plan.take_office(&self.parts, epoch, &mut aftermath);
@@ -231,12 +231,12 @@ impl MetadataLog {
         }
     }
 
-    pub(super) fn resign(&self, epoch: LeaderEpoch) {
+    pub(crate) fn resign(&self, epoch: LeaderEpoch) {
         self.step(raft::Event::Resign { epoch });
     }
 
     /// Writes all that the active controller decides because it is `now`.
-    pub(super) fn tick(&self, now: Instant) {
+    pub(crate) fn tick(&self, now: Instant) {
         loop {
             let mut aftermath = Aftermath::default();
             let mut plan = self.plan.lock();
@@ -261,7 +261,7 @@ impl MetadataLog {
     }
 
     /// `unclean.leader.election.enable` has changed somewhere.
-    pub(super) fn look_for_unclean(&self) {
+    pub(crate) fn look_for_unclean(&self) {
         let now = self.parts.clock.now();
         let mut plan = self.plan.lock();
         let office = plan.office.as_mut();
@@ -278,7 +278,7 @@ impl MetadataLog {
     }
 
     /// Fences a broker whose process is gone, unless it was heard of after `since`.
-    pub(super) fn fence_dead(&self, broker: BrokerId, epoch: i64, since: Instant) {
+    pub(crate) fn fence_dead(&self, broker: BrokerId, epoch: i64, since: Instant) {
         let mut plan = self.plan.lock();
         let office = plan.office.as_mut();
         let is_over = office.is_some_and(|office| office.controller.on_dead(broker, epoch, since));
@@ -307,7 +307,7 @@ impl MetadataLog {
         Some((answer, written))
     }
 
-    pub(super) fn meet_others(&self) {
+    pub(crate) fn meet_others(&self) {
         let mut aftermath = Aftermath::default();
         (self.plan.lock()).meet_others(&self.parts, &mut aftermath);
         self.conclude(aftermath);

@@ -26,7 +26,7 @@ pub(crate) struct EnvelopeAnswer {
 
 /// The meaning of an answer of the active controller for the one that carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Opened {
+pub(crate) enum Opened {
     /// Another node is the active controller now.
     NotController,
     Answered {
@@ -104,7 +104,7 @@ impl Message for EnvelopeAnswer {
 }
 
 /// Looks at an answer of the controller to a request of this node.
-pub(super) fn open(key: ApiKey, body: &Bytes) -> Opened {
+pub(crate) fn open(key: ApiKey, body: &Bytes) -> Opened {
     let mut reader = Reader::new(body.clone());
     let (code, end) = match key {
         ApiKey::Envelope => match EnvelopeAnswer::decode(&mut reader, VERSION) {

@@ -53,13 +53,13 @@ pub(crate) fn learn_cluster_id(env: &Env, servers: &[(String, u16)]) -> Result<S
 }
 
 /// A question for a node that is asked for the `count`th time: as a controller first, then as a broker, in turns.
-pub(super) fn question(count: u32) -> DescribeClusterRequest {
+pub(crate) fn question(count: u32) -> DescribeClusterRequest {
     let types = [BROKERS, CONTROLLERS];
     request(types[(count % 2) as usize])
 }
 
 /// The id in an answer.
-pub(super) fn read(answer: Answer) -> Option<String> {
+pub(crate) fn read(answer: Answer) -> Option<String> {
     cluster_id(&mut Reader::new(answer.body), answer.version)
 }
 

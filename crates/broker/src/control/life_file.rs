@@ -253,7 +253,7 @@ fn ids(rest: &mut &[u8], count: usize) -> Option<Vec<Uuid>> {
 }
 
 /// Writes the life durably.
-pub(super) fn store(disk: &dyn Disk, dir: &Path, known: &Known) -> io::Result<()> {
+pub(crate) fn store(disk: &dyn Disk, dir: &Path, known: &Known) -> io::Result<()> {
     let mut bytes = Vec::new();
     let put_count = |bytes: &mut Vec<u8>, count: usize| {
         let count = u16::try_from(count).unwrap_or(u16::MAX);

@@ -13,7 +13,7 @@ const FENCED_INTERVAL: Duration = Duration::from_millis(50);
 /// A controller that cannot answer now is asked again after this pause.
 const RETRY: Duration = Duration::from_millis(100);
 /// A broker that stops waits so long for its leaderships to be moved.
-pub(super) const LEAVE_MAX: Duration = Duration::from_secs(5);
+pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// A broker that stops answers for so long that others lead. Its clients find the new leaders and coordinators while it is there: a
 /// connection that closes says nothing, and librdkafka 2.16 may wait for ever for a coordinator that has left the metadata. Kafka's brokers
 /// stay for up to a heartbeat (2 s).
@@ -21,21 +21,21 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The next request to the active controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     Register,
     Heartbeat { epoch: i64, leaves: bool },
 }
 
 /// The outcome of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Heard {
-    pub(super) is_fenced: bool,
-    pub(super) may_stop: bool,
+pub(crate) struct Heard {
+    pub(crate) is_fenced: bool,
+    pub(crate) may_stop: bool,
 }
 
 /// Brokers that shut down, as the metadata say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaving {
+pub(crate) enum Leaving {
     Nobody,
     /// One waits for the others.
     IsWaited,
@@ -43,7 +43,7 @@ pub(super) enum Leaving {
 
 /// A consequence that is not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// Clients may come.
     Serve,
     /// Nothing keeps the broker any more.
@@ -63,11 +63,11 @@ enum Stage {
 
 /// The timing of a broker's life.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Between two heartbeats.
-    pub(super) interval: Duration,
+    pub(crate) interval: Duration,
     /// A broker that is silent for so long is fenced.
-    pub(super) session: Duration,
+    pub(crate) session: Duration,
 }
 
 impl Pace {
@@ -82,7 +82,7 @@ pub(crate) fn leads_for(session: Duration) -> Duration {
     session / 10 * 9
 }
 
-pub(super) struct Lifecycle {
+pub(crate) struct Lifecycle {
     pace: Pace,
     stage: Stage,
     /// When the next request is due; `None` while one is under way.
@@ -99,7 +99,7 @@ pub(super) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub(super) fn new(pace: Pace, now: Instant) -> Lifecycle {
+    pub(crate) fn new(pace: Pace, now: Instant) -> Lifecycle {
         Lifecycle {
             pace,
             stage: Stage::Unregistered,
@@ -112,7 +112,7 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         match self.stage {
             Stage::Gone => None,
             _ => [self.due, self.leaves_until].into_iter().flatten().min(),
@@ -121,13 +121,13 @@ impl Lifecycle {
 
     /// Until when the broker may act as a leader; `None` where the controller counts it out. A controller that hears nothing more of it
     /// has others lead a tenth of the session later at the earliest.
-    pub(super) fn leads_until(&self) -> Option<Instant> {
+    pub(crate) fn leads_until(&self) -> Option<Instant> {
         self.leads_until
     }
 
     /// More of the metadata is here. A broker that waits to be counted in says so at once, and so does each while `somebody` shuts down: one
     /// that goes waits until all others know whom it left its partitions to.
-    pub(super) fn on_metadata(&mut self, somebody: Leaving, now: Instant) {
+    pub(crate) fn on_metadata(&mut self, somebody: Leaving, now: Instant) {
         let is_waiting = matches!(
             self.stage,
             Stage::Registered {
@@ -152,14 +152,14 @@ impl Lifecycle {
     }
 
     /// There is something to say that others wait for.
-    pub(super) fn hurry(&mut self, now: Instant) {
+    pub(crate) fn hurry(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Registered { .. }) {
             self.bring_forward(now);
         }
     }
 
     /// The broker is asked to stop. Returns true if it may go at once: it leads nothing that others could know of.
-    pub(super) fn leave(&mut self, now: Instant) -> bool {
+    pub(crate) fn leave(&mut self, now: Instant) -> bool {
         if self.leaves_until.is_none() {
             self.leaves_until = Some(now.plus(LEAVE_MAX));
             if let Some(due) = &mut self.due {
@@ -174,7 +174,7 @@ impl Lifecycle {
     }
 
     /// The request that is due. Its answer, or its failure, has to be reported.
-    pub(super) fn take_ask(&mut self, now: Instant) -> Option<Ask> {
+    pub(crate) fn take_ask(&mut self, now: Instant) -> Option<Ask> {
         self.due.take_if(|due| *due <= now)?;
         self.asked_at = now;
         if self.leaves_until.is_some() {
@@ -191,7 +191,7 @@ impl Lifecycle {
     }
 
     /// A broker that leaves does not wait for ever.
-    pub(super) fn on_tick(&mut self, now: Instant) -> Option<Turn> {
+    pub(crate) fn on_tick(&mut self, now: Instant) -> Option<Turn> {
         let is_late = self.leaves_until.is_some_and(|until| until <= now);
         (is_late && self.stage != Stage::Gone).then(|| {
             self.stage = Stage::Gone;
@@ -200,7 +200,7 @@ impl Lifecycle {
     }
 
     /// A broker that was alone serves under the registration that it wrote itself, and is heard of from now on.
-    pub(super) fn adopt(&mut self, epoch: i64, now: Instant) {
+    pub(crate) fn adopt(&mut self, epoch: i64, now: Instant) {
         self.stage = Stage::Registered {
             epoch,
             is_fenced: false,
@@ -210,7 +210,7 @@ impl Lifecycle {
         self.due = Some(now);
     }
 
-    pub(super) fn on_registered(&mut self, result: Result<i64, ErrorCode>, now: Instant) {
+    pub(crate) fn on_registered(&mut self, result: Result<i64, ErrorCode>, now: Instant) {
         match result {
             Ok(epoch) => {
                 self.stage = Stage::Registered {
@@ -223,7 +223,7 @@ impl Lifecycle {
         }
     }
 
-    pub(super) fn on_heard(
+    pub(crate) fn on_heard(
         &mut self,
         result: Result<Heard, ErrorCode>,
         now: Instant,

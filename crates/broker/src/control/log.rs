@@ -17,9 +17,10 @@ use wire::{ErrorCode, Uuid};
 use super::change_lines::Line;
 use super::plan::{Aftermath, Plan};
 use super::sight::QuorumSight;
+use crate::mail::Mail;
 use crate::meters::Meters;
 use crate::moves::Moves;
-use crate::node::{BrokerState, Catalog, Lifetime, Mail, Volumes};
+use crate::node::{BrokerState, Catalog, Lifetime, Volumes};
 
 pub(crate) struct MetadataLog {
     pub(crate) plan: Mutex<Plan>,
@@ -43,7 +44,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn moment(&self) -> raft::Moment {
+    pub(crate) fn moment(&self) -> raft::Moment {
         raft::Moment {
             now: self.clock.now(),
             wall: self.clock.wall_ms(),
@@ -51,7 +52,7 @@ impl Parts {
     }
 
     /// Ticket of the worker of the quorum.
-    pub(super) fn ticket(&self) -> Ticket {
+    pub(crate) fn ticket(&self) -> Ticket {
         Ticket {
             inbox: self.inbox,
             key: WaiterKey(0),
@@ -59,7 +60,7 @@ impl Parts {
         }
     }
 
-    pub(super) fn node(&self) -> BrokerId {
+    pub(crate) fn node(&self) -> BrokerId {
         self.catalog.settings().broker.node_id
     }
 }
@@ -217,7 +218,7 @@ impl MetadataLog {
     }
 
     /// More of the log is synced than was seen.
-    pub(super) fn on_watched(&self) {
+    pub(crate) fn on_watched(&self) {
         self.plan.lock().on_watched();
         self.on_synced();
     }

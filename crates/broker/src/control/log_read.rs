@@ -10,7 +10,7 @@ use wire::records::{Batch, Source};
 
 /// Whole batches for an answer, none of them at or behind the end that the machine named. None where they cannot be read: the replica
 /// asks again.
-pub(super) fn records(log: &Arc<Partition>, fill: Fill) -> Bytes {
+pub(crate) fn records(log: &Arc<Partition>, fill: Fill) -> Bytes {
     let Fill::Records {
         from,
         to,

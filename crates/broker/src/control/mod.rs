@@ -7,38 +7,29 @@
 mod alarms;
 pub(crate) mod boot;
 mod change_lines;
-mod clocks;
+pub(crate) mod clocks;
 pub(crate) mod command;
 pub(crate) mod controller;
-mod enrolment;
 pub(crate) mod envelope;
 pub(crate) mod introduction;
 pub(crate) mod life_file;
-mod lifecycle;
+pub(crate) mod lifecycle;
 pub(crate) mod log;
-mod log_read;
-mod mailbox;
-mod membership;
+pub(crate) mod log_read;
 mod plan;
 mod replay;
 mod sight;
 pub(crate) mod snapshot_files;
-mod snapshot_writer;
 pub(crate) mod vote_file;
-mod worker;
 
 use model::PartitionIndex;
 
 pub use boot::BootError;
-pub(crate) use enrolment::Enrolment;
 pub(crate) use lifecycle::leads_for;
 pub(crate) use log::{MetadataLog, Parts};
-pub(crate) use mailbox::{Mailbox, Order, Outgoing, Question, Recipient};
-pub(crate) use membership::{Membership, not_counted_in};
 pub(crate) use plan::{Plan, SnapshotTimer};
 pub use replay::Unfit;
 pub(crate) use replay::replay;
-pub(crate) use worker::QuorumWorker;
 
 /// The metadata log is partition 0 of a topic that no client sees.
 pub(crate) const METADATA_PARTITION: PartitionIndex = PartitionIndex(0);

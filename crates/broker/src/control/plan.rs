@@ -21,10 +21,10 @@ use super::alarms;
 use super::change_lines::{Level, Line, paced};
 use super::controller::Office;
 use super::log::{Parts, QuorumLevel, Written};
-use super::mailbox::Order;
 use super::replay::{self, replay};
 use super::sight::QuorumSight;
 use crate::complaints::Pace;
+use crate::mail::quorum::Order;
 
 pub(crate) struct Plan {
     /// In office: of all records in the log.
@@ -32,7 +32,7 @@ pub(crate) struct Plan {
     pub(crate) log: Arc<Partition>,
     pub(crate) quorum: Quorum,
     /// Set while this node is the active controller.
-    pub(super) office: Option<Office>,
+    pub(crate) office: Option<Office>,
     /// The role that the log was given last, and its epoch.
     role: Option<(LeaderEpoch, Role)>,
     /// Of the records that are committed and known to be.
@@ -80,10 +80,10 @@ impl SnapshotTimer {
 /// The consequences of a step, for when the lock is free again.
 #[derive(Default)]
 pub(crate) struct Aftermath {
-    pub(super) published: Option<Arc<Image>>,
-    pub(super) orders: Vec<Order>,
-    pub(super) news: Vec<News>,
-    pub(super) failure: Option<String>,
+    pub(crate) published: Option<Arc<Image>>,
+    pub(crate) orders: Vec<Order>,
+    pub(crate) news: Vec<News>,
+    pub(crate) failure: Option<String>,
     /// For the log of this process.
     pub(super) lines: Vec<Line>,
     /// The batch that was asked for is in the log.
@@ -121,7 +121,7 @@ impl Plan {
     }
 
     /// The image of what is known to be committed.
-    pub(super) fn committed(&self) -> &Image {
+    pub(crate) fn committed(&self) -> &Image {
         &self.committed
     }
 
@@ -443,7 +443,7 @@ impl Plan {
     }
 
     /// The committed metadata, if a snapshot of them may be taken now.
-    pub(super) fn for_snapshot(
+    pub(crate) fn for_snapshot(
         &mut self,
         now: Instant,
     ) -> Option<(SnapshotId, Arc<Image>, SnapshotFacts)> {
@@ -472,7 +472,7 @@ impl Plan {
     }
 
     /// A fetched snapshot was verified; the machine says what becomes of it.
-    pub(super) fn install(&mut self, id: SnapshotId, image: Arc<Image>) {
+    pub(crate) fn install(&mut self, id: SnapshotId, image: Arc<Image>) {
         self.installed = Some((id, image));
     }
 
@@ -496,7 +496,7 @@ impl Plan {
     }
 
     /// The image of the whole log, for decisions.
-    pub(super) fn plan_all(&mut self) -> Result<(), String> {
+    pub(crate) fn plan_all(&mut self) -> Result<(), String> {
         let mut image = Image::clone(&self.committed);
         for batch in &self.uncommitted {
             replay(&mut image, batch).map_err(|error| format!("the metadata log: {error}"))?;
@@ -578,12 +578,12 @@ impl Plan {
     }
 
     /// The worker looks: it is to be told of what comes after.
-    pub(super) fn on_watched(&mut self) {
+    pub(crate) fn on_watched(&mut self) {
         self.is_looking = false;
     }
 
     /// Reports to the machine how far the log is synced.
-    pub(super) fn on_synced(&mut self, parts: &Parts, aftermath: &mut Aftermath) {
+    pub(crate) fn on_synced(&mut self, parts: &Parts, aftermath: &mut Aftermath) {
         self.seen = self.log.synced();
         let (life, own) = self.life;
         // Before a cut is durable itself nothing behind it is known to be.

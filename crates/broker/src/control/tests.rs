@@ -20,8 +20,9 @@ use wire::metadata::PartitionChangeRecord;
 use super::plan::Aftermath;
 use super::snapshot_files::SnapshotDir;
 use super::vote_file::{load, store};
-use super::{Order, QuorumWorker};
 use crate::event_loop::bench::Bench;
+use crate::mail::quorum::Order;
+use crate::quorum::QuorumWorker;
 
 const DIR: &str = "/data";
 

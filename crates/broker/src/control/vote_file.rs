@@ -33,7 +33,7 @@ pub(crate) fn voters(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<BrokerId>> {
 }
 
 /// Writes the file durably.
-pub(super) fn store(
+pub(crate) fn store(
     disk: &dyn Disk,
     dir: &Path,
     election: &Election,
@@ -65,7 +65,7 @@ fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Replaces a file of `dir` durably: it is the old or the new one wherever a crash comes.
-pub(super) fn write(disk: &dyn Disk, dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write(disk: &dyn Disk, dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let part = dir.join(format!("{name}.part"));
     let file = disk.open(&part, Open::Truncate)?;
     file.write_at(&[IoSlice::new(bytes)], 0)?;

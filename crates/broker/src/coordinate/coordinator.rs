@@ -21,8 +21,8 @@ use wire::records::{BatchBuilder, Codec};
 use super::fleet::{Asked, Output};
 use super::machine::Machine;
 use super::marking::append_marker;
-use super::question::Basis;
 use crate::error;
+use crate::mail::question::Basis;
 use crate::settings::Settings;
 
 /// Records that share a batch, where the topic allows so much: enough for a hundred commits, and no reader has to unpack much for

@@ -9,8 +9,8 @@ use model::{InboxId, Instant, Ticket, WaiterKey};
 
 use super::fleet::{AnyFleet, Fleet};
 use super::marking::Marking;
-use super::question::Basis;
 use super::remote::Remote;
+use crate::mail::question::Basis;
 use crate::meters::lag::Committed;
 use crate::net::{Pending, Timers};
 use crate::settings::Settings;

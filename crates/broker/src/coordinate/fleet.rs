@@ -15,8 +15,8 @@ use wire::ErrorCode;
 
 use super::coordinator::Coordinator;
 use super::machine::{Effect, Machine};
-use super::question::{Answered, Basis, Said};
-use crate::inboxes::ShardId;
+use crate::mail::inboxes::ShardId;
+use crate::mail::question::{Answered, Basis, Said};
 use crate::settings::Settings;
 use crate::topics::Topics;
 

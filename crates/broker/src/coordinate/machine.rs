@@ -12,7 +12,7 @@ use wire::records::Codec;
 use wire::transaction::TransactionRecord;
 use wire::{DecodeError, EncodeError};
 
-use super::question::Said;
+use crate::mail::question::Said;
 use crate::settings::Settings;
 
 /// Work for the driver of a machine, once what the machine decided is committed.

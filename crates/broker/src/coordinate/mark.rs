@@ -17,8 +17,8 @@ use wire::records::EndTxn;
 use super::fleet::Output;
 use super::marking::{Marking, append_marker, is_moot, is_moot_elsewhere};
 use super::query::{self, Query};
-use super::question::{Answered, Basis, Said};
 use super::remote::Mark;
+use crate::mail::question::{Answered, Basis, Said};
 use crate::ops::Desk;
 
 /// How soon a marker that found no room, or a completion that could not be written, is tried again.

@@ -8,7 +8,7 @@ use model::Instant;
 use partition::{Acks, Marker, Partition, Stamp};
 use wire::ErrorCode;
 
-use super::question::Basis;
+use crate::mail::question::Basis;
 
 /// After so long without a marker somebody has to know: readers of committed records wait at it.
 const STUCK: Duration = Duration::from_secs(30);

@@ -15,7 +15,6 @@ mod mark;
 mod marking;
 mod peers;
 pub(crate) mod query;
-pub(crate) mod question;
 mod remote;
 mod topics;
 
@@ -25,14 +24,14 @@ use coord::{Moment, txn};
 use model::Ticket;
 use wire::ErrorCode;
 
+use crate::mail::question::{Answered, Asked, Question};
 use fleet::{AnyFleet, Output, Seat};
 use machine::Effect;
 pub(crate) use machine::txn_settings;
-use question::{Answered, Asked, Question};
 use topics::KnownTopics;
 
-use crate::inboxes::Post;
-use crate::inboxes::Redeemed;
+use crate::mail::inboxes::Post;
+use crate::mail::inboxes::Redeemed;
 use crate::ops::Desk;
 use crate::topics::Topics;
 

@@ -8,7 +8,7 @@ use model::Ticket;
 use partition::{Marker, Warrant};
 use wire::ErrorCode;
 
-use super::question::{Asked, Join, Question, Said};
+use crate::mail::question::{Asked, Join, Question, Said};
 use crate::ops::Desk;
 
 /// A question of an operation to the coordinator of one partition.

@@ -16,7 +16,7 @@ use partition::Marker;
 use wire::ErrorCode;
 use wire::messages::{AddPartitionsToTxnRequest, WriteTxnMarkersRequest};
 
-use super::question;
+use crate::mail::question;
 use crate::net::Pending;
 use crate::peers::Answer;
 

@@ -14,8 +14,8 @@ use wire::{ApiKey, Message, Reader, decode_request_header};
 
 use super::api::incremental_alter_configs;
 use super::call::Call;
-use crate::control::Recipient;
 use crate::control::envelope::{self, EnvelopeAnswer};
+use crate::mail::quorum::Recipient;
 use crate::net::{Outcome, Reply};
 use crate::peers::Answer;
 

@@ -13,7 +13,7 @@ use super::api::{delete_records, fetch, list_offsets, produce, replica_fetch};
 use super::hall::Hall;
 use super::parked::{Parked, Waiting};
 use super::peers;
-use crate::coordinate::question::Answered;
+use crate::mail::question::Answered;
 use crate::net::Outcome;
 use crate::ops::feed::is_of_feed;
 use crate::peers::Answer;

@@ -15,7 +15,7 @@ use super::call::Call;
 use super::session::Context;
 use crate::asker::Asker;
 use crate::coordinate::query::{Query, Told};
-use crate::coordinate::question::Answered;
+use crate::mail::question::Answered;
 use crate::net::{Address, Outcome, Reply};
 use crate::ops::Desk;
 use crate::ops::asking::Asking;

@@ -11,7 +11,8 @@ use wire::{ApiKey, Message, Reader};
 use super::api::{self, *};
 use super::call::{Call, with};
 use super::parked::Waiting;
-use crate::control::{Order, Question};
+use crate::mail::quorum::Order;
+use crate::mail::quorum::Question;
 use crate::net::Outcome;
 
 /// True if the asker may be a replica of a partition. Alone a broker has none beside its own.

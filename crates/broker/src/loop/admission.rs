@@ -11,8 +11,8 @@ use model::Instant;
 
 use super::shard::{IDLE_CHECK, Shard};
 use crate::complaints::foreign_protocol;
-use crate::inboxes::Post;
 use crate::kafka::Caller;
+use crate::mail::inboxes::Post;
 use crate::meters::meter::Refusal;
 use crate::net::connection::Connection;
 

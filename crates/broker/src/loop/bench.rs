@@ -19,7 +19,7 @@ use wire::records::BatchBuilder;
 use super::shard::Shard;
 use crate::Broker;
 use crate::asker::access::Principal;
-use crate::inboxes::{Post, Redeemed, ShardId};
+use crate::mail::inboxes::{Post, Redeemed, ShardId};
 use crate::net::connection::Connection;
 use crate::reads::{ReaderLoop, ReaderPool};
 

@@ -12,10 +12,10 @@ use model::{Instant, Ticket};
 use partition::{Commit, News, Wait};
 
 use crate::budget::Account;
-use crate::coordinate::question::Answered;
-use crate::inboxes::Post;
-use crate::inboxes::{Redeemed, ShardId};
 use crate::kafka::{self, Door, Hall};
+use crate::mail::inboxes::Post;
+use crate::mail::inboxes::{Redeemed, ShardId};
+use crate::mail::question::Answered;
 use crate::meters::held::Held;
 use crate::meters::lag::ROWS_MAX;
 use crate::net::connections::{Connections, Sent};

@@ -17,7 +17,7 @@ use self::held::Row;
 use self::lag::Committed;
 use self::meter::Meter;
 use self::software::Software;
-use crate::inboxes::ShardId;
+use crate::mail::inboxes::ShardId;
 
 pub(crate) struct Meters {
     /// By shard.

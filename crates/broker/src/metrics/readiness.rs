@@ -5,7 +5,8 @@ use std::time::Duration;
 use model::Instant;
 
 use super::census;
-use crate::control::{leads_for, not_counted_in};
+use crate::control::leads_for;
+use crate::quorum::not_counted_in;
 use crate::shared::Shared;
 
 /// `Ok` with what clients may miss, or the reason why none is served.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::catalog::Catalog;
 use super::crowd::Crowd;
 use crate::budget::Budget;
-use crate::inboxes::ShardId;
+use crate::mail::inboxes::ShardId;
 
 /// Connections of other nodes that may be open beyond those that clients may have: a dozen of each, of ten nodes.
 const NODES_BEYOND_MAX: usize = 120;

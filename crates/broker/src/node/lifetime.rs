@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use model::Instant;
 use parking_lot::Mutex;
 
+use crate::mail::Mail;
+
 /// A part of the broker with threads that sleep until something of this happens.
 pub(crate) trait EndListener: Send + Sync {
     /// The broker is to report to its cluster that it stops.
@@ -21,6 +23,25 @@ pub(crate) trait EndListener: Send + Sync {
 
     /// Nothing commits any more.
     fn on_all_ended(&self) {}
+}
+
+impl EndListener for Mail {
+    fn on_leaving(&self) {
+        self.quorum.wake();
+    }
+
+    fn on_stopping(&self) {
+        self.inboxes.wake_shards();
+        self.followers.wake();
+    }
+
+    fn on_shard_ended(&self, is_last: bool) {
+        if is_last {
+            self.quorum.wake();
+        } else {
+            self.inboxes.wake_shards();
+        }
+    }
 }
 
 pub(crate) struct Lifetime {

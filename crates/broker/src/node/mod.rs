@@ -5,7 +5,6 @@ mod catalog;
 mod crowd;
 mod doors;
 mod lifetime;
-mod mail;
 mod throttles;
 mod volumes;
 
@@ -13,5 +12,4 @@ pub(crate) use broker_state::BrokerState;
 pub(crate) use catalog::Catalog;
 pub(crate) use doors::Doors;
 pub(crate) use lifetime::{EndListener, Lifetime};
-pub(crate) use mail::Mail;
 pub(crate) use volumes::Volumes;

@@ -7,7 +7,7 @@ use env::{Bell, Clock};
 use partition::{Cleaning, LogDir, Residents, Wait};
 
 use super::lifetime::{EndListener, Lifetime};
-use super::mail::Mail;
+use crate::mail::Mail;
 use crate::settings::Settings;
 
 pub(crate) struct Volumes {

@@ -6,7 +6,7 @@ use wire::ErrorCode;
 
 use super::{Desk, Step, Tickets};
 use crate::coordinate::query::{Query, Told};
-use crate::coordinate::question::Answered;
+use crate::mail::question::Answered;
 
 /// Memory of a question that waits for its coordinator, and of what it says. The name that it is about may be one byte of the
 /// request.

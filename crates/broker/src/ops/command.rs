@@ -8,8 +8,8 @@ use model::{BrokerId, Ticket};
 use super::change::{self, Begun};
 use super::{Desk, topics, txns};
 use crate::asker::Asker;
-use crate::control::Order;
 use crate::control::command::{self, Command, Done, Kind, Terms};
+use crate::mail::quorum::Order;
 use crate::peers::Answer;
 
 /// How far a command came.

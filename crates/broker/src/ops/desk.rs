@@ -12,9 +12,9 @@ use wire::Uuid;
 
 use crate::complaints::Complaints;
 use crate::coordinate::coordinators::Coordinators;
-use crate::coordinate::question::Answered;
 use crate::ids::random_uuid;
-use crate::inboxes::ShardId;
+use crate::mail::inboxes::ShardId;
+use crate::mail::question::Answered;
 use crate::meters::meter::Meter;
 use crate::shared::Shared;
 use crate::topics::Topics;

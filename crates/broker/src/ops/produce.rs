@@ -18,7 +18,7 @@ use super::verify::{self, Verifying};
 use super::{Desk, Step, Tickets};
 use crate::asker::access::{Operation, Resource};
 use crate::asker::{Asker, Origin};
-use crate::coordinate::question::Answered;
+use crate::mail::question::Answered;
 use crate::topics::Absent;
 
 /// When the asker hears of it.

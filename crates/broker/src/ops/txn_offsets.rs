@@ -19,8 +19,8 @@ use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
 use crate::asker::access::{Operation, Resource};
 use crate::coordinate::query::{Joined, LeaderJoin, Told, WarrantedCommit};
-use crate::coordinate::question::Join;
 use crate::error;
+use crate::mail::question::Join;
 use crate::topics::{Absent, Topic, Topics};
 
 pub(crate) struct TxnOffsets {

@@ -14,8 +14,8 @@ use crate::asker::Asker;
 use crate::asker::access::{Operation, Resource};
 use crate::control::command::Command;
 use crate::coordinate::query::{LeaderJoin, Mark};
-use crate::coordinate::question::Join;
 use crate::coordinate::txn_settings;
+use crate::mail::question::Join;
 
 /// A question, and the partition of its coordinator.
 pub(crate) type Asked<Q> = (i32, Q);

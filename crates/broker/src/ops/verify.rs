@@ -19,8 +19,8 @@ use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
 use crate::asker::Origin;
 use crate::coordinate::query::{Joined, LeaderJoin};
-use crate::coordinate::question::Join;
 use crate::error;
+use crate::mail::question::Join;
 
 /// The warrant of each batch by its number, or the reason why it has none; batches not named need none.
 #[derive(Default)]

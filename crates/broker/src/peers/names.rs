@@ -16,7 +16,7 @@ use raft::Endpoint;
 /// Threads that wait for a name server. More nodes than that are rarely named anew at once; they wait for each other.
 const LOOK_UPS_MAX: usize = 16;
 
-/// What is known of a name.
+/// The state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     At(SocketAddr),

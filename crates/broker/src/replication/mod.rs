@@ -4,10 +4,8 @@
 mod dirs;
 mod gate;
 mod isr;
-mod mailbox;
 mod repair;
 mod unheard;
 mod worker;
 
-pub(crate) use mailbox::Mailbox;
 pub(crate) use worker::ReplicaWorker;

@@ -26,11 +26,13 @@ use wire::messages::FetchResponse;
 use self::cuts::LateCuts;
 use super::dirs::DirWishes;
 use super::isr::{self, IsrWishes};
-use super::mailbox::Mailbox;
 use super::repair::Repairer;
 use super::unheard::{Fallen, Followers, Leaders};
-use crate::control::{Order, Outgoing, Recipient};
-use crate::inboxes::Redeemed;
+use crate::mail::followers::Mailbox;
+use crate::mail::inboxes::Redeemed;
+use crate::mail::quorum::Order;
+use crate::mail::quorum::Outgoing;
+use crate::mail::quorum::Recipient;
 use crate::peers::{Answer, Encodable, Lane, Links, Reply};
 use crate::shared::Shared;
 

@@ -15,8 +15,8 @@ use wire::messages::{
     WriteTxnMarkersResponse,
 };
 
-use super::question::Join as Ask;
 use super::{Join, Mark, Outcome};
+use crate::mail::question::Join as Ask;
 use crate::peers;
 
 /// While a broker cannot be asked, or does not answer for a part.

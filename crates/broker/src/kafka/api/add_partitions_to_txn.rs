@@ -13,8 +13,8 @@ use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
 use crate::coordinate::query::Joined;
-use crate::coordinate::question::Join;
 use crate::kafka::call::Call;
+use crate::mail::question::Join;
 use crate::net::Outcome;
 use crate::ops::txns::{self, Asked, Named, Protocol};
 

@@ -12,9 +12,9 @@ use wire::messages::{
 };
 use wire::{ApiKey, EncodeError, ErrorCode, Uuid};
 
-use super::clocks::{self, Clocks, Due};
-use super::life_file::{self, Before, Known, Life};
-use super::lifecycle::{Ask, Heard, Lifecycle, Pace};
+use crate::control::clocks::{self, Clocks, Due};
+use crate::control::life_file::{self, Before, Known, Life};
+use crate::control::lifecycle::{Ask, Heard, Lifecycle, Pace};
 use crate::peers::{Answer, Encodable, Typed};
 use crate::shared::Shared;
 

@@ -22,13 +22,13 @@ use wire::{ApiKey, ErrorCode, Records};
 use self::probes::{Probed, Suspect};
 use self::requests::Held;
 use super::enrolment::Enrolment;
-use super::lifecycle::{self, Ask, Leaving};
-use super::mailbox::{Order, Outgoing, Question};
 use super::membership::{self, Membership};
-use super::snapshot_files::SnapshotDir;
 use super::snapshot_writer::SnapshotDesk;
-use super::{log_read, vote_file};
-use crate::inboxes::Redeemed;
+use crate::control::lifecycle::{self, Ask, Leaving};
+use crate::control::snapshot_files::SnapshotDir;
+use crate::control::{log_read, vote_file};
+use crate::mail::inboxes::Redeemed;
+use crate::mail::quorum::{Order, Outgoing, Question};
 use crate::peers::{
     Answer, Encodable, Lane, Links, Lost, Outbound, QuorumRequest, Reply, quorum_answer,
 };

@@ -1,4 +1,4 @@
-//! The registration of this controller with the active one, as [`Enrolment`](crate::control::Enrolment) wants it.
+//! The registration of this controller with the active one, as [`Enrolment`](crate::quorum::Enrolment) wants it.
 
 use model::Instant;
 use wire::messages::ControllerRegistrationResponse;

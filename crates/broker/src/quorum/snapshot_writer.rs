@@ -14,7 +14,7 @@ use model::Instant;
 use parking_lot::Mutex;
 use raft::{Event, SnapshotFacts, SnapshotId, VoterSet};
 
-use super::snapshot_files::SnapshotDir;
+use crate::control::snapshot_files::SnapshotDir;
 use crate::shared::Shared;
 
 /// A draft that could not be written is tried again after this pause.

@@ -8,7 +8,7 @@ use model::{BrokerId, Instant, LeaderEpoch, Ticket};
 use parking_lot::Mutex;
 use raft::{CallId, Caller, Election, Fill, Peer, Request, Response, SnapshotId, VoteNumber};
 
-use crate::inboxes::{Inbox, Redeemed};
+use crate::mail::inboxes::{Inbox, Redeemed};
 use crate::peers::{Encodable, Typed};
 
 /// A request of another node that waits at a door.
@@ -122,7 +122,7 @@ impl Mailbox {
         }
     }
 
-    pub(super) fn take(&self) -> Vec<Order> {
+    pub(crate) fn take(&self) -> Vec<Order> {
         std::mem::take(&mut *self.orders.lock())
     }
 

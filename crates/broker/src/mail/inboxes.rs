@@ -11,7 +11,7 @@ use model::{InboxId, Ticket};
 use parking_lot::Mutex;
 use partition::{News, Piece};
 
-use crate::coordinate::question::{Answered, Asked};
+use crate::mail::question::{Answered, Asked};
 use crate::peers::Answer;
 
 /// A loop of the broker that owns connections.

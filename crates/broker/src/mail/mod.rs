@@ -1,22 +1,24 @@
 //! The mailboxes of one broker's threads.
 
+pub(crate) mod followers;
+pub(crate) mod inboxes;
+pub(crate) mod question;
+pub(crate) mod quorum;
+
 use std::sync::Arc;
 
 use model::InboxId;
 use partition::News;
 
-use super::lifetime::EndListener;
-use crate::control;
-use crate::inboxes::{Inboxes, Redeemed};
-use crate::replication;
+use self::inboxes::{Inboxes, Redeemed};
 
 pub(crate) struct Mail {
     /// For those that wait for something under a ticket.
     pub(crate) inboxes: Inboxes,
     /// Orders for the worker of the quorum.
-    pub(crate) quorum: Arc<control::Mailbox>,
+    pub(crate) quorum: Arc<quorum::Mailbox>,
     /// News for the worker that follows leaders.
-    pub(crate) followers: Arc<replication::Mailbox>,
+    pub(crate) followers: Arc<followers::Mailbox>,
 }
 
 impl Mail {
@@ -32,24 +34,5 @@ impl Mail {
     /// Puts each piece of news where its ticket waits.
     pub(crate) fn spread(&self, news: Vec<News>) {
         self.inboxes.spread(news);
-    }
-}
-
-impl EndListener for Mail {
-    fn on_leaving(&self) {
-        self.quorum.wake();
-    }
-
-    fn on_stopping(&self) {
-        self.inboxes.wake_shards();
-        self.followers.wake();
-    }
-
-    fn on_shard_ended(&self, is_last: bool) {
-        if is_last {
-            self.quorum.wake();
-        } else {
-            self.inboxes.wake_shards();
-        }
     }
 }

@@ -9,18 +9,18 @@ use parking_lot::Mutex;
 use partition::Partition;
 use wire::Uuid;
 
-use crate::inboxes::{Inbox, Redeemed};
+use crate::mail::inboxes::{Inbox, Redeemed};
 
 /// The mail since the worker looked last.
 #[derive(Default)]
-pub(super) struct Mail {
+pub(crate) struct Mail {
     /// Topics whose partitions may have other leaders, or none of which is left.
-    pub(super) topics: Vec<Uuid>,
+    pub(crate) topics: Vec<Uuid>,
     /// Partitions that this broker leads and of which a follower has caught up.
-    pub(super) caught_up: Vec<Arc<Partition>>,
+    pub(crate) caught_up: Vec<Arc<Partition>>,
     /// Brokers were fenced, or came back: others may be fit for an ISR.
-    pub(super) have_brokers_changed: bool,
-    pub(super) redeemed: Vec<Redeemed>,
+    pub(crate) have_brokers_changed: bool,
+    pub(crate) redeemed: Vec<Redeemed>,
 }
 
 impl Mail {
@@ -79,11 +79,11 @@ impl Mailbox {
         self.heard.lock().insert(follower, now);
     }
 
-    pub(super) fn heard(&self) -> BTreeMap<BrokerId, Instant> {
+    pub(crate) fn heard(&self) -> BTreeMap<BrokerId, Instant> {
         self.heard.lock().clone()
     }
 
-    pub(super) fn take(&self) -> Mail {
+    pub(crate) fn take(&self) -> Mail {
         std::mem::take(&mut *self.mail.lock())
     }
 

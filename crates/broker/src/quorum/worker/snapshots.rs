@@ -6,7 +6,7 @@ use model::Instant;
 use raft::{Event, SnapshotId};
 
 use super::QuorumWorker;
-use crate::control::snapshot_writer::{Draft, SnapshotWriter};
+use crate::quorum::snapshot_writer::{Draft, SnapshotWriter};
 
 impl QuorumWorker {
     /// A snapshot was fetched to its end. What is wrong with it is found now, and it is fetched again.
@@ -29,7 +29,7 @@ impl QuorumWorker {
     }
 
     /// Takes a snapshot when the last one is old enough.
-    pub(in crate::control) fn take_snapshot_if_due(&mut self, now: Instant) {
+    pub(crate) fn take_snapshot_if_due(&mut self, now: Instant) {
         if self.shared.metadata.is_snapshot_due(now) {
             self.take_snapshot();
         }

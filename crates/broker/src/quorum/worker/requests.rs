@@ -6,8 +6,8 @@ use model::{Instant, Ticket};
 
 use super::{Author, QuorumWorker};
 use crate::control::envelope::{self, Opened};
-use crate::control::mailbox::{Outgoing, Recipient};
-use crate::inboxes::Redeemed;
+use crate::mail::inboxes::Redeemed;
+use crate::mail::quorum::{Outgoing, Recipient};
 use crate::peers::{Answer, Encodable, Lane, Outbound};
 
 /// A request for the controller is tried again after this pause while there is none.
