@@ -241,7 +241,7 @@ fn a_door_without_frames_can_ask_for_everything() {
     let ticket = door.ticket();
     let scene = Scene::new(door.desk(), &Arc::new(asker.clone()));
     let names = [meta::name::OFFSETS].into();
-    let command = topics::create_by_the_way(door.desk(), &scene.view(""), &names);
+    let command = topics::create_by_the_way(&scene.view(""), &names);
     let commanded = command::carry_out(door.desk(), &asker, command, (ticket, PATIENCE));
     let Commanded::Here(Begun::Waits(change), None) = commanded else {
         panic!("the topic of offsets is written")

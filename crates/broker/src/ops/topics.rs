@@ -9,9 +9,10 @@ use meta::decide::create_topics::{CreateTopicError, CreatedTopic, NewTopic};
 use meta::decide::delete_topics::{DeleteTopicError, Target};
 use meta::decide::{create_partitions, create_topics, delete_topics};
 use meta::name;
+use wire::Uuid;
 
 use super::view::View;
-use super::{Desk, Mode, Refused};
+use super::{Mode, Refused};
 use crate::asker::access::{Operation, Resource};
 use crate::control::command::Command;
 
@@ -47,18 +48,20 @@ pub(crate) fn create(
 }
 
 /// The command that creates those among `names` that are missing, because something asks for them.
-pub(crate) fn create_by_the_way(desk: &Desk, view: &View<'_>, names: &BTreeSet<&str>) -> Command {
-    Command::CreateTopics(implied(view, names, &mut || desk.fresh_uuid()))
+pub(crate) fn create_by_the_way(view: &View<'_>, names: &BTreeSet<&str>) -> Command {
+    Command::CreateTopics(implied(view, names))
 }
 
 /// The topics among `names` that are missing and can be created, as they come to be because something asks for them: with the settings
 /// of the broker.
-pub(crate) fn implied(
-    view: &View<'_>,
-    names: &BTreeSet<&str>,
-    uuids: &mut dyn Uuids,
-) -> Vec<NewTopic> {
-    let decision = create_topics::auto_create(view.image, view.broker, names, uuids);
+pub(crate) fn implied(view: &View<'_>, names: &BTreeSet<&str>) -> Vec<NewTopic> {
+    // No topic gets these ids: the decision is made once more where the topics are created.
+    let mut number = u128::from(u64::MAX);
+    let mut ids = || {
+        number += 1;
+        Uuid(number.to_be_bytes())
+    };
+    let decision = create_topics::auto_create(view.image, view.broker, names, &mut ids);
     let created = decision.answers.into_iter();
     let created = created.filter_map(|(name, created)| Some((name, created.ok()?)));
     let topics = created.map(|(name, created)| NewTopic {

@@ -42,7 +42,7 @@ pub(crate) fn on_find_coordinator(
     if let Some(name) = topic.filter(|_| is_missing && attempt == Attempt::First) {
         let again = |call: &mut Call<'_>, attempt| on_find_coordinator(call, request, attempt);
         let view = scene.view(shared.state.cluster_id());
-        let command = create_by_the_way(call.desk, &view, &BTreeSet::from([name]));
+        let command = create_by_the_way(&view, &BTreeSet::from([name]));
         return call.change_first(command, again);
     }
     let view = scene.view(shared.state.cluster_id());

@@ -40,7 +40,7 @@ pub(crate) fn on_metadata(
         .led_by(cluster::leader(call.desk));
     let missing = missing(&request, version, &view);
     if attempt == Attempt::First && !missing.is_empty() {
-        let command = create_by_the_way(call.desk, &view, &missing);
+        let command = create_by_the_way(&view, &missing);
         let again = move |call: &mut Call<'_>, attempt| on_metadata(call, request, attempt);
         return call.change_first(command, again);
     }
@@ -306,9 +306,8 @@ mod tests {
 
     /// The records of what is missing.
     fn create(request: &MetadataRequest, view: &View<'_>) -> Vec<Record> {
-        let mut uuids = uuids();
-        let topics = implied(view, &missing(request, 9, view), &mut uuids);
-        create_implied(view, topics, &mut uuids)
+        let topics = implied(view, &missing(request, 9, view));
+        create_implied(view, topics, &mut uuids())
     }
 
     fn codes(response: &MetadataResponse) -> Vec<(Option<&str>, i16)> {

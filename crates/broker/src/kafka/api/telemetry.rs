@@ -141,7 +141,7 @@ fn create_client_metrics(
     let shared = Arc::clone(&call.desk.shared);
     let view = scene.view(shared.state.cluster_id());
     let names = BTreeSet::from([meta::name::CLIENT_METRICS]);
-    let command = create_by_the_way(call.desk, &view, &names);
+    let command = create_by_the_way(&view, &names);
     call.change_first(command, again)
 }
 
