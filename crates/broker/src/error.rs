@@ -87,6 +87,7 @@ pub(crate) fn read(error: &ReadError) -> ErrorCode {
 fn store(error: &StoreError) -> ErrorCode {
     match error {
         StoreError::Io { .. } => ErrorCode::KafkaStorageError,
+        StoreError::Oversized { .. } => ErrorCode::InvalidRecord,
         StoreError::Damaged { damage, .. } if damage.is_unread() => ErrorCode::KafkaStorageError,
         _ => ErrorCode::CorruptMessage,
     }

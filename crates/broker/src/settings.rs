@@ -307,6 +307,7 @@ pub(crate) fn log_config(topic: &config::Topic) -> LogConfig {
         max_compaction_lag_ms: topic.max_compaction_lag_ms,
         min_cleanable_dirty_ratio: topic.min_cleanable_dirty_ratio,
         max_message_bytes: bytes(topic.max_message_bytes),
+        max_decompressed_message_bytes: topic.max_decompressed_message_bytes,
         message_timestamp_type: match topic.timestamps {
             config::Clock::Producer => TimestampType::CreateTime,
             config::Clock::Broker => TimestampType::LogAppendTime,

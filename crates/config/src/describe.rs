@@ -318,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn all_listed_settings_of_kafka_4_3_and_ours_are_described() {
+    fn all_listed_settings_of_kafka_4_4_and_ours_are_described() {
         let broker = broker("");
-        assert_eq!(broker.describe().len(), 357);
-        // 33 of Kafka 4.3 and two of our own.
-        assert_eq!(broker.describe_topic(&Overrides::new()).len(), 35);
+        assert_eq!(broker.describe().len(), 358);
+        // 34 of Kafka 4.4 and two of our own.
+        assert_eq!(broker.describe_topic(&Overrides::new()).len(), 36);
     }
 }

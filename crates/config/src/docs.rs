@@ -48,7 +48,7 @@ pub fn markdown() -> String {
 
 const HEAD: &str = "# Settings
 
-Written from the table of settings in `crates/config`; do not edit. Names and defaults are those of Apache Kafka 4.3, with a few
+Written from the table of settings in `crates/config`; do not edit. Names and defaults are those of Apache Kafka 4.4, with a few
 settings of our own that begin with `esker.` or hold it in their name.
 
 `esker serve --config FILE` reads a Kafka `server.properties`, or a TOML file when its name ends in `.toml`; `--set name=value` wins

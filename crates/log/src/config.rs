@@ -3,7 +3,7 @@
 //! Shared as `Arc<LogConfig>` and replaced whole when a setting changes; whoever is in the middle of something finishes with
 //! the settings it started with. Does not parse: that is `config`'s part.
 
-use wire::records::{Compression, TimestampType};
+use wire::records::{Caps, Compression, TimestampType};
 
 /// When a batch counts as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -53,6 +53,8 @@ pub struct LogConfig {
     pub max_compaction_lag_ms: i64,
     pub min_cleanable_dirty_ratio: f64,
     pub max_message_bytes: u64,
+    /// Largest record of a compressed batch, wherever one is unpacked to be checked, compacted or looked through for times.
+    pub max_decompressed_message_bytes: i32,
     pub message_timestamp_type: TimestampType,
     /// How far a record's own time may lie before and after ours.
     pub message_timestamp_before_max_ms: i64,
@@ -72,6 +74,15 @@ pub struct LogConfig {
 }
 
 impl LogConfig {
+    /// What a compressed batch may become.
+    #[must_use]
+    pub fn caps(&self) -> Caps {
+        Caps {
+            record_bytes_max: self.max_decompressed_message_bytes,
+            ..Caps::default()
+        }
+    }
+
     /// Age at which a segment is closed. One that must be compacted in time must be closed in time.
     #[must_use]
     pub fn roll_ms(&self) -> i64 {
@@ -106,6 +117,7 @@ impl Default for LogConfig {
             max_compaction_lag_ms: i64::MAX,
             min_cleanable_dirty_ratio: 0.5,
             max_message_bytes: 1_048_588,
+            max_decompressed_message_bytes: i32::MAX - 8,
             message_timestamp_type: TimestampType::CreateTime,
             message_timestamp_before_max_ms: i64::MAX,
             message_timestamp_after_max_ms: 3_600_000,

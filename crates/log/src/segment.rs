@@ -152,7 +152,7 @@ impl std::ops::Deref for Dir {
 }
 
 pub(crate) use cut::CutPlace;
-pub use times::{first_record, latest_record};
+pub use times::{FindError, first_record, latest_record};
 use trust::Trust;
 pub(crate) use trust::Walk;
 

@@ -493,10 +493,12 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
     };
     let is_bounded_below = !stamps && config.message_timestamp_before_max_ms != i64::MAX;
     let key_required = config.cleanup_policy.compact;
-    let is_asked_for = key_required || is_bounded_below || config.verifies_compressed;
+    let caps = config.caps();
+    let is_asked_for =
+        key_required || is_bounded_below || config.verifies_compressed || caps.limit_records();
     if is_plain || is_asked_for || is_doubtful || is_stamped || wanted.is_some() {
         let rules = Rules {
-            caps: Caps::default(),
+            caps,
             key_required,
             timestamps: (!stamps).then_some(bounds),
             contiguous: true,

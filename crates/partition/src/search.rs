@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use log::RecordTime;
 use log::segment::{first_record, latest_record};
+use log::store::ReadError as StoreError;
 use model::{Offset, Timestamp};
-use wire::records::Batch;
+use wire::records::{Batch, Oversized};
 
 use crate::partition::{Home, Partition, PartitionState};
 use crate::read::ReadError;
@@ -61,10 +62,11 @@ impl Partition {
         loop {
             let may_reach = |batch: &Batch| batch.max_timestamp() >= time || batch.hides_time();
             let late = |batch: &&Batch| from < batch.next_offset() && may_reach(batch);
-            let ((points, tail_start, batches), home) = self.look_at_tail(|state| {
+            let ((points, tail_start, batches, caps), home) = self.look_at_tail(|state| {
                 let batches: Vec<Batch> =
                     committed(state).filter(late).take(count).cloned().collect();
-                (state.progress.points(), state.tail.start(), batches)
+                let caps = state.config.caps();
+                (state.progress.points(), state.tail.start(), batches, caps)
             })?;
             let (log_start, end) = (points.start, points.committed);
             // Again only when memory has let go of batches meanwhile.
@@ -78,7 +80,13 @@ impl Partition {
                 }
             }
             let wanted = |at, offset| at >= time && offset >= log_start;
-            let found = batches.iter().find_map(|batch| first_record(batch, wanted));
+            let mut found = None;
+            for batch in &batches {
+                found = first_record(batch, caps, wanted).map_err(oversized_in(batch))?;
+                if found.is_some() {
+                    break;
+                }
+            }
             match batches.last().filter(|_| batches.len() == count) {
                 Some(last) if found.is_none() => from = last.next_offset(),
                 _ => return Ok(found),
@@ -96,7 +104,7 @@ impl Partition {
         &self,
         seen: &mut Option<Arc<Home>>,
     ) -> Result<Option<RecordTime>, ReadError> {
-        let ((newest, end), home) = self.look_at_tail(|state| {
+        let ((newest, end, caps), home) = self.look_at_tail(|state| {
             // Of a batch from the journal of an older version the header may hide the time.
             let (hidden, told): (Vec<&Batch>, Vec<&Batch>) =
                 committed(state).partition(|batch| batch.hides_time());
@@ -106,19 +114,20 @@ impl Partition {
                     .then(right.base_offset().cmp(&left.base_offset()))
             });
             let newest: Vec<Batch> = newest.into_iter().chain(hidden).cloned().collect();
-            (newest, state.progress.points().committed)
+            let committed = state.progress.points().committed;
+            (newest, committed, state.config.caps())
         })?;
         // As in Kafka nothing is found while the newest record of the files is not committed.
         let stored = match seen.insert(home).store.get() {
             Some(store) => store.max_time()?.filter(|found| found.offset < end),
             None => None,
         };
-        let newest = newest.iter().filter_map(latest_record);
-        let best = newest.chain(stored).reduce(|best, other| {
-            let is_better = (best.timestamp, other.offset) < (other.timestamp, best.offset);
-            if is_better { other } else { best }
-        });
-        Ok(best)
+        let mut best = None;
+        for batch in &newest {
+            let latest = latest_record(batch, caps).map_err(oversized_in(batch))?;
+            best = later(best, latest);
+        }
+        Ok(later(best, stored))
     }
 
     /// Runs `look` on the memory under the lock that appends take, so it has to be short. Also returns where the files are.
@@ -135,6 +144,20 @@ impl Partition {
         }
         Ok((look(&state), Arc::clone(&state.home)))
     }
+}
+
+fn oversized_in(batch: &Batch) -> impl FnOnce(Oversized) -> ReadError {
+    let base = batch.base_offset();
+    move |record| StoreError::Oversized { base, record }.into()
+}
+
+/// The one of the larger time; of equal times the first record.
+fn later(best: Option<RecordTime>, other: Option<RecordTime>) -> Option<RecordTime> {
+    let both = best.into_iter().chain(other);
+    both.reduce(|best, other| {
+        let is_better = (best.timestamp, other.offset) < (other.timestamp, best.offset);
+        if is_better { other } else { best }
+    })
 }
 
 /// Batches in memory that readers may see.

@@ -58,6 +58,7 @@ pub(super) struct Split {
 const OWN: Caps = Caps {
     bytes_max: i32::MAX as usize,
     ratio_max: usize::MAX,
+    record_bytes_max: i32::MAX,
 };
 
 impl Lane {

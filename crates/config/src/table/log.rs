@@ -76,6 +76,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "size at which a segment is closed and the next one begun";
     "log.segment.delete.delay.ms" Long "60000" AtLeast(0) ClusterWide Works
         "time between taking a segment out of the log and removing its file";
+    "max.decompressed.message.bytes" Int "2147483639" Between(1, 2147483639) ClusterWide Works
+        "largest record of a compressed batch, once unpacked; a smaller bound than the default has every compressed batch unpacked";
     "max.request.partition.size.limit" Int "2000" AtLeast(1) ReadOnly Works "partitions one request may ask about";
     "message.max.bytes" Int "1048588" AtLeast(0) ClusterWide Works "largest batch a topic accepts, after compression";
     "min.insync.replicas" Int "1" AtLeast(1) ClusterWide Works

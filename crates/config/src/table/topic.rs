@@ -37,6 +37,8 @@ pub(super) const SETTINGS: &[TopicSetting] = topic_settings! {
         "time a tiered partition keeps segments locally; -2 takes the full retention";
     "max.compaction.lag.ms" Long "9223372036854775807" AtLeast(1) Works ["log.cleaner.max.compaction.lag.ms" 1]
         "time after which a record must become ready for compaction";
+    "max.decompressed.message.bytes" Int "2147483639" Between(1, 2147483639) Works ["max.decompressed.message.bytes" 1]
+        "largest record of a compressed batch, once unpacked; a smaller bound than the default has every compressed batch unpacked";
     "max.message.bytes" Int "1048588" AtLeast(0) Works ["message.max.bytes" 1]
         "largest batch a topic accepts, after compression";
     "message.timestamp.after.max.ms" Long "3600000" AtLeast(0) Works ["log.message.timestamp.after.max.ms" 1]

@@ -49,6 +49,7 @@ pub fn last_of(states: &ProducerStates) -> Vec<(ProducerId, LastWritten)> {
 pub struct Rules {
     pub now: Timestamp,
     pub delete_retention_ms: i64,
+    pub caps: Caps,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ pub fn judge(
         0 => Fate::Stays,
         _ => Fate::Becomes(emptied(batch)),
     };
-    let retained = Retained::of(batch, Caps::default(), stays)?;
+    let retained = Retained::of(batch, rules.caps, stays)?;
     if retained.is_empty() {
         return Ok(if is_bound || is_last(batch, producers) {
             empty(batch)

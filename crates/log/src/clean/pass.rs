@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use env::FileHandle;
 use model::{Offset, Timestamp};
-use wire::records::{Batch, CodecError, RecordError, RecordFault, RecordIter};
+use wire::records::{Batch, Caps, CodecError, RecordError, RecordFault, RecordIter};
 
 use super::filter::{self, Fate, LastOfProducers, Rules};
 use super::keys::{Full, KeyMap};
@@ -218,11 +218,12 @@ impl Pass {
         };
         let run = (open.run(store, &self.gaps, at_once)).map_err(&at_segment)?;
         let (is_at_end, end) = (open.is_at_end(), segment.end());
+        let caps = self.config.caps();
         for batch in &run.batches {
             if batch.attributes().is_control() {
                 self.txns.on_control(batch);
             } else if !self.txns.on_records(batch)
-                && learn_batch(&mut self.keys, batch, self.order.first_dirty)?.is_err()
+                && learn_batch(&mut self.keys, batch, self.order.first_dirty, caps)?.is_err()
             {
                 return self.learned(store);
             }
@@ -323,6 +324,7 @@ impl Pass {
         let rules = Rules {
             now: self.order.now,
             delete_retention_ms: self.config.delete_retention_ms,
+            caps: self.config.caps(),
         };
         let before = open.output.position;
         let count = run.batches.len();
@@ -443,13 +445,14 @@ fn learn_batch(
     keys: &mut KeyMap,
     batch: &Batch,
     first_dirty: Offset,
+    caps: Caps,
 ) -> Result<Result<(), Full>, CleanError> {
     let at = |fault: RecordFault| CleanError::Records {
         offset: batch.base_offset(),
         fault,
     };
     let codec = |error: CodecError| at(error.into());
-    let plain = batch.plain(Default::default()).map_err(codec)?;
+    let plain = batch.plain(caps).map_err(codec)?;
     for record in RecordIter::new(&plain, batch.record_count()) {
         let record = record.map_err(|error: RecordError| at(error.into()))?;
         let offset = batch.base_offset().advance(i64::from(record.offset_delta));

@@ -6,22 +6,43 @@
 //! by its last entry, which it then has twice, that its times are those of records.
 
 use std::io;
+use std::ops::Range;
 
 use env::File;
 use model::{Offset, Timestamp};
-use wire::records::{Batch, Caps, Head, RecordIter, TimestampType};
+use wire::records::{Batch, Caps, CodecError, Head, Oversized, RecordIter, TimestampType};
 
 use super::{Found, Index, MaxTime, RecordTime, Segment};
 use crate::scan::{HeadScan, ScanError, read_batch};
 
+/// Why a record is not found by its time.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+    /// The batch that may have it holds a record larger than the log lets it become.
+    #[error(transparent)]
+    Oversized(#[from] Oversized),
+}
+
+impl From<io::Error> for FindError {
+    fn from(error: io::Error) -> FindError {
+        ScanError::from(error).into()
+    }
+}
+
 impl Segment {
-    /// First record at or after `from` whose time is `timestamp` or later, exact to the record.
+    /// First record of `within` whose time is `timestamp` or later, exact to the record.
     pub fn find_time(
         &self,
         timestamp: Timestamp,
-        from: Offset,
-        upto: Offset,
-    ) -> Result<Option<RecordTime>, ScanError> {
+        within: Range<Offset>,
+        caps: Caps,
+    ) -> Result<Option<RecordTime>, FindError> {
+        let Range {
+            start: from,
+            end: upto,
+        } = within;
         self.load()?;
         let len = self.len();
         let after = self.start_for_time(timestamp)?;
@@ -39,9 +60,9 @@ impl Segment {
                 continue;
             }
             let batch = read_batch(&*file, position, &head)?;
-            let found = first_record(&batch, |time, offset| {
+            let found = first_record(&batch, caps, |time, offset| {
                 time >= timestamp && from <= offset && offset < upto
-            });
+            })?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -86,7 +107,7 @@ impl Segment {
     }
 
     /// The first record that has the largest time of the segment.
-    pub fn find_max_time(&self) -> Result<Option<RecordTime>, ScanError> {
+    pub fn find_max_time(&self, caps: Caps) -> Result<Option<RecordTime>, FindError> {
         let Some(max) = self.max_time()? else {
             return Ok(None);
         };
@@ -97,11 +118,11 @@ impl Segment {
         let mut best = None;
         if found.head.record_count() > 0 {
             let batch = read_batch(&*file, found.position, &found.head)?;
-            let at_max = first_record(&batch, |time, _| time >= max.timestamp);
+            let at_max = first_record(&batch, caps, |time, _| time >= max.timestamp)?;
             if at_max.is_some() {
                 return Ok(at_max);
             }
-            best = latest_record(&batch);
+            best = latest_record(&batch, caps)?;
         }
         // Compaction emptied the batch that had the largest time, or its header claims a time that no record has.
         let mut scan = HeadScan::new(&*file, 0, self.len(), self.base);
@@ -115,7 +136,7 @@ impl Segment {
             if head.record_count() == 0 || !may_be {
                 continue;
             }
-            let latest = latest_record(&read_batch(&*file, position, &head)?);
+            let latest = latest_record(&read_batch(&*file, position, &head)?, caps)?;
             let is_better = |latest: &RecordTime| {
                 best.is_none_or(|best| {
                     (best.timestamp, latest.offset) < (latest.timestamp, best.offset)
@@ -184,17 +205,17 @@ pub(super) fn latest_in(
 }
 
 /// The first of its records with the largest time.
-#[must_use]
-pub fn latest_record(batch: &Batch) -> Option<RecordTime> {
+pub fn latest_record(batch: &Batch, caps: Caps) -> Result<Option<RecordTime>, Oversized> {
     let latest = batch.latest_of_records();
-    first_record(batch, |time, _| time >= latest)
+    first_record(batch, caps, |time, _| time >= latest)
 }
 
 /// The first record of a batch that `wanted` accepts, by time and offset.
 pub fn first_record(
     batch: &Batch,
+    caps: Caps,
     wanted: impl Fn(Timestamp, Offset) -> bool,
-) -> Option<RecordTime> {
+) -> Result<Option<RecordTime>, Oversized> {
     let leader_epoch = batch.leader_epoch();
     let append_time = batch.attributes().timestamp_type() == TimestampType::LogAppendTime;
     // Records that cannot be read (nobody walked them when they came) are found by their batch.
@@ -203,12 +224,14 @@ pub fn first_record(
         offset: batch.base_offset(),
         leader_epoch,
     };
-    let Ok(plain) = batch.plain(Caps::default()) else {
-        return Some(whole);
+    let plain = match batch.plain(caps) {
+        Ok(plain) => plain,
+        Err(CodecError::Oversized(record)) => return Err(record),
+        Err(_) => return Ok(Some(whole)),
     };
     for record in RecordIter::new(&plain, batch.record_count()) {
         let Ok(record) = record else {
-            return Some(whole);
+            return Ok(Some(whole));
         };
         let timestamp = if append_time {
             batch.max_timestamp()
@@ -218,12 +241,12 @@ pub fn first_record(
         };
         let offset = batch.base_offset().advance(i64::from(record.offset_delta));
         if wanted(timestamp, offset) {
-            return Some(RecordTime {
+            return Ok(Some(RecordTime {
                 timestamp,
                 offset,
                 leader_epoch,
-            });
+            }));
         }
     }
-    None
+    Ok(None)
 }

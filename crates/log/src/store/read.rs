@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use model::{Offset, Timestamp};
-use wire::records::Head;
+use wire::records::{Head, Oversized};
 
 use super::Store;
 use crate::behind::next_offset_behind;
 use crate::scan::{Damage, DamageKind, ScanError, is_unreadable, scan_batches};
-use crate::segment::{FileSlice, RecordTime, Segment, Verified};
+use crate::segment::{FileSlice, FindError, RecordTime, Segment, Verified};
 use crate::txn_index::AbortedTxn;
 
 /// Answer to a read.
@@ -74,6 +74,9 @@ pub enum ReadError {
     Damaged { base: Offset, damage: Damage },
     #[error("segment {base}: {error}")]
     Io { base: Offset, error: io::Error },
+    /// A look for a time met a record that `max.decompressed.message.bytes` of the log forbids.
+    #[error("segment {base}: {record}")]
+    Oversized { base: Offset, record: Oversized },
 }
 
 impl ReadError {
@@ -83,7 +86,7 @@ impl ReadError {
         match self {
             ReadError::Damaged { .. } => true,
             ReadError::Io { error, .. } => is_unreadable(error),
-            ReadError::OutOfRange { .. } => false,
+            ReadError::OutOfRange { .. } | ReadError::Oversized { .. } => false,
         }
     }
 }
@@ -92,6 +95,13 @@ pub(super) fn at(base: Offset) -> impl FnOnce(ScanError) -> ReadError {
     move |error| match error {
         ScanError::Io(error) => ReadError::Io { base, error },
         ScanError::Damage(damage) => ReadError::Damaged { base, damage },
+    }
+}
+
+fn not_found_at(base: Offset) -> impl FnOnce(FindError) -> ReadError {
+    move |error| match error {
+        FindError::Scan(error) => at(base)(error),
+        FindError::Oversized(record) => ReadError::Oversized { base, record },
     }
 }
 
@@ -166,7 +176,7 @@ impl Store {
             let spoiled = match &seen {
                 Err(ReadError::Damaged { .. }) => true,
                 Err(ReadError::Io { error, .. }) => error.kind() == io::ErrorKind::NotFound,
-                Ok(_) | Err(ReadError::OutOfRange { .. }) => false,
+                Ok(_) | Err(ReadError::OutOfRange { .. } | ReadError::Oversized { .. }) => false,
             };
             let disturbed = before % 2 == 1 || self.upheavals.load(Ordering::Acquire) != before;
             if !(spoiled && disturbed) {
@@ -296,8 +306,8 @@ impl Store {
                 continue;
             }
             if let Some(found) = segment
-                .find_time(timestamp, from, within.end)
-                .map_err(at(base))?
+                .find_time(timestamp, from..within.end, self.config().caps())
+                .map_err(not_found_at(base))?
             {
                 self.check_found(segment, &found).map_err(at(base))?;
                 return Ok(Some(found));
@@ -352,7 +362,9 @@ impl Store {
             if best.is_some_and(|best| bound <= best.timestamp) {
                 break;
             }
-            let found = segment.find_max_time().map_err(at(segment.base()))?;
+            let found = segment
+                .find_max_time(self.config().caps())
+                .map_err(not_found_at(segment.base()))?;
             if let Some(found) = &found {
                 let checked = self.check_found(segment, found);
                 checked.map_err(at(segment.base()))?;

@@ -85,7 +85,9 @@ impl Store {
         let (base, position) = match error {
             ReadError::Damaged { base, damage } => (*base, damage.position),
             ReadError::Io { base, .. } if error.is_rot() => (*base, 0),
-            ReadError::Io { .. } | ReadError::OutOfRange { .. } => return None,
+            ReadError::Io { .. } | ReadError::OutOfRange { .. } | ReadError::Oversized { .. } => {
+                return None;
+            }
         };
         let segments = self.segments();
         let segment = segments.iter().find(|segment| segment.base() == base)?;

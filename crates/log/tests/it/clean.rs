@@ -11,7 +11,7 @@ use log::clean::{self, CleanError, LastOfProducers, Order, Outcome, Pass};
 use log::config::Cleanup;
 use log::segment::Segment;
 use log::{AbortedTxn, ReadError};
-use wire::records::{Caps, EndTxn, RecordIter, end_txn_batch};
+use wire::records::{Caps, EndTxn, RecordFault, RecordIter, end_txn_batch};
 
 /// A record as readers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -629,6 +629,54 @@ fn check_damage_ends_a_pass(at: u64) {
         Err(CleanError::Damaged { .. })
     ));
     assert_eq!(store.segments().len(), count);
+}
+
+#[test]
+fn a_packed_record_that_is_larger_than_the_log_lets_it_become_ends_a_pass() {
+    for codec in [Codec::None, Codec::Zstd] {
+        let machine = Machine::new(4, Faults::default());
+        let place = TestDir {
+            env: machine.env(),
+            dir: PathBuf::from("/data/t-0"),
+            machine: None,
+            is_real: false,
+        };
+        let chosen = Chosen {
+            codec,
+            keys: 9,
+            batches: 60,
+        };
+        let batches = history(&place, &chosen);
+        let store = place.create(compacted(1500), 0);
+        append(&store, &batches);
+        store.roll(NOW).unwrap();
+        let limited = LogConfig {
+            max_decompressed_message_bytes: 4,
+            ..(*store.config()).clone()
+        };
+        let unlimited = store.config();
+        store.set_config(Arc::new(limited));
+        let how = How::default();
+        let compact = || {
+            drive(
+                &store,
+                Pass::new(&store, order(&store, &how).unwrap()),
+                &how,
+            )
+        };
+        match compact() {
+            Ok(_) => assert_eq!(codec, Codec::None),
+            Err(CleanError::Records {
+                fault: RecordFault::Oversized(record),
+                ..
+            }) => assert!(codec != Codec::None && record.bytes > record.max),
+            Err(error) => panic!("{error}"),
+        }
+        store.set_config(unlimited);
+        if codec != Codec::None {
+            compact().unwrap();
+        }
+    }
 }
 
 #[test]

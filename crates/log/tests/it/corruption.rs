@@ -257,7 +257,12 @@ fn damaged_or_missing_indexes_change_no_answer() {
             );
         }
         for (at, segment) in store.segments().iter().enumerate() {
-            let max = segment.find_max_time().unwrap().unwrap().timestamp.0;
+            let max = segment
+                .find_max_time(wire::records::Caps::default())
+                .unwrap()
+                .unwrap()
+                .timestamp
+                .0;
             let end = store
                 .segments()
                 .get(at + 1)

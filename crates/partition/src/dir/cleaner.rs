@@ -50,6 +50,25 @@ const ALONE_AFTER: Duration = Duration::from_millis(100);
 /// Batches of the hot tail that are forgotten under one hold of the partition's lock.
 const FORGET_BYTES: usize = 1 << 20;
 
+/// The facts about a log that decide whether its records can be read for a compaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Condition {
+    /// Places that were repaired so far.
+    repaired: u64,
+    /// Largest record that a compressed batch may hold.
+    record_bytes_max: Option<i32>,
+}
+
+impl Condition {
+    fn of(home: &Home) -> Condition {
+        let store = home.store.get();
+        Condition {
+            repaired: home.repaired.load(Ordering::Acquire),
+            record_bytes_max: store.map(|store| store.config().max_decompressed_message_bytes),
+        }
+    }
+}
+
 /// State that the cleaners of a broker share.
 pub struct Cleaning {
     env: Env,
@@ -58,8 +77,8 @@ pub struct Cleaning {
     settings: Mutex<CleanerSettings>,
     bells: Mutex<Vec<Arc<dyn Bell>>>,
     taken: Mutex<BTreeSet<Key>>,
-    /// Logs that cannot be compacted, told once, and how many of their places had been repaired then.
-    shunned: Mutex<BTreeMap<Key, u64>>,
+    /// Logs that cannot be compacted, told once, and their condition then.
+    shunned: Mutex<BTreeMap<Key, Condition>>,
     /// When the bytes that were moved so far are paid for.
     paid_at: Mutex<Instant>,
     stopping: AtomicBool,
@@ -136,10 +155,9 @@ impl Cleaning {
         self.bells.lock().iter().for_each(|bell| bell.ring());
     }
 
-    /// True if the log could not be compacted, and nothing of it was repaired since.
+    /// True if the log could not be compacted, and nothing has changed that could let it be.
     fn shuns(&self, key: Key, home: &Home) -> bool {
-        let repaired = home.repaired.load(Ordering::Acquire);
-        self.shunned.lock().get(&key) == Some(&repaired)
+        self.shunned.lock().get(&key) == Some(&Condition::of(home))
     }
 
     /// Notes that `bytes` were moved; returns when the next ones may be.
@@ -324,13 +342,13 @@ impl Cleaner {
 
     fn on_error(&self, partition: &Arc<Partition>, home: &Home, error: CleanError) {
         let shun = |error: &CleanError| {
-            let repaired = home.repaired.load(Ordering::Acquire);
+            let condition = Condition::of(home);
             let shunned = &self.cleaning.shunned;
-            let before = shunned.lock().insert(partition.key(), repaired);
+            let before = shunned.lock().insert(partition.key(), condition);
             if let Some(at) = home.store.get().and_then(|store| error.offset_in(store)) {
                 partition.has_repaired(at);
             }
-            if before != Some(repaired) {
+            if before != Some(condition) {
                 tracing::error!(target: env::logs::COMPACTION,
                     "{}-{} cannot be compacted: {error}",
                     partition.topic,

@@ -159,6 +159,60 @@ fn the_largest_time_of_a_batch_is_that_of_its_records() {
     }
 }
 
+/// A record of so many bytes, its size not counted.
+fn with_record_of(codec: Codec, bytes: usize, time: i64) -> Batch {
+    let mut builder = BatchBuilder::new().compression(codec);
+    let value = vec![7; bytes - 7];
+    builder.push(Timestamp(time), None, Some(&value), &[]);
+    builder.build()
+}
+
+#[test]
+fn a_packed_record_is_as_large_as_the_topic_lets_it_become() {
+    let wall = 1_700_000_000_000;
+    for codec in [Codec::None, Codec::Zstd, Codec::Lz4] {
+        let machine = machine(1);
+        let limited = LogConfig {
+            max_decompressed_message_bytes: 100,
+            ..small_segments()
+        };
+        let mut rig = open(&machine, &[limited]).unwrap();
+        append_at(&mut rig, with_record_of(codec, 100, wall), wall).unwrap();
+        let larger = append_at(&mut rig, with_record_of(codec, 101, wall), wall);
+        let told = larger.err().map(|error| error.to_string());
+        let words = "Invalid record size: 101 exceeds the configured maximum record size of 100.";
+        let expected = (codec != Codec::None).then(|| words.to_owned());
+        assert_eq!(told, expected, "{codec}");
+    }
+}
+
+#[test]
+fn a_look_for_a_time_stops_at_a_packed_record_that_is_larger_than_the_topic_lets_it_become() {
+    let wall = 1_700_000_000_000;
+    let machine = machine(1);
+    let mut rig = open(&machine, &[small_segments()]).unwrap();
+    let partition = Arc::clone(&rig.partitions[0]);
+    append_at(&mut rig, with_record_of(Codec::None, 101, wall), wall).unwrap();
+    append_at(&mut rig, with_record_of(Codec::Zstd, 101, wall + 1), wall).unwrap();
+    rig.commit(&mut []);
+    let look = |limit| {
+        let config = LogConfig {
+            max_decompressed_message_bytes: limit,
+            ..small_segments()
+        };
+        partition.set_config(Arc::new(config), &mut Vec::new());
+        let found = |time| {
+            let found = partition.find_timestamp(Timestamp(wall + time));
+            found.map(|found| found.map(|found| found.offset.0)).ok()
+        };
+        let newest = partition.max_timestamp();
+        (found(0), found(1), newest.is_ok())
+    };
+    assert_eq!(look(101), (Some(Some(0)), Some(Some(1)), true));
+    assert_eq!(look(100), (Some(Some(0)), None, false));
+    assert_eq!(look(101), (Some(Some(0)), Some(Some(1)), true));
+}
+
 /// The claim of a packed batch is believed as long as it can be true, unless the topic says otherwise.
 #[test]
 fn packed_batches_are_looked_into_where_the_topic_wants_it() {

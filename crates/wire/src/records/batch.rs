@@ -437,10 +437,15 @@ impl Batch {
         self.crc() == checksum(&self.head, &self.body)
     }
 
-    /// The records without compression; a slice of the batch when there is none.
+    /// The records without compression; a slice of the batch when there is none, which no limit is for.
     pub fn plain(&self, caps: Caps) -> Result<Bytes, CodecError> {
         match self.attributes().codec() {
-            Some(codec) => codec.decompress(&self.body, caps),
+            Some(Codec::None) => Ok(self.body.clone()),
+            Some(codec) => {
+                let plain = codec.decompress(&self.body, caps)?;
+                caps.check_records(&plain, self.record_count())?;
+                Ok(plain)
+            }
             None => Err(CodecError::Unknown {
                 id: (self.attributes().0 & 7) as u8,
             }),

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use flate2::{Compress, FlushCompress, Status};
 
 use super::builder::fitted;
+use super::record::sizes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Codec {
@@ -27,6 +28,8 @@ pub struct Caps {
     pub bytes_max: usize,
     /// Times the compressed size; counts only above `RATIO_FREE_BYTES`, as small batches of equal bytes shrink a lot.
     pub ratio_max: usize,
+    /// Largest record of it, without the number that gives its size.
+    pub record_bytes_max: i32,
 }
 
 const RATIO_FREE_BYTES: usize = 4 << 20;
@@ -37,6 +40,7 @@ impl Default for Caps {
         Caps {
             bytes_max: 128 << 20,
             ratio_max: 2000,
+            record_bytes_max: i32::MAX,
         }
     }
 }
@@ -46,10 +50,36 @@ impl Caps {
         self.bytes_max
             .min(input.saturating_mul(self.ratio_max).max(RATIO_FREE_BYTES))
     }
+
+    /// True if a batch that is small enough may hold a record that is too large.
+    #[must_use]
+    pub fn limit_records(self) -> bool {
+        usize::try_from(self.record_bytes_max).is_ok_and(|max| max < self.bytes_max)
+    }
+
+    /// Refuses records with one that is too large. What cannot be read ends the look: who walks them finds it.
+    pub(super) fn check_records(self, plain: &[u8], count: i32) -> Result<(), Oversized> {
+        let max = self.record_bytes_max;
+        if usize::try_from(max).is_ok_and(|max| plain.len() <= max) {
+            return Ok(());
+        }
+        let large = sizes(plain, count).find(|bytes| *bytes > max);
+        large.map_or(Ok(()), |bytes| Err(Oversized { bytes, max }))
+    }
+}
+
+/// A compressed record is larger than it may be. The sentence is Kafka's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Invalid record size: {bytes} exceeds the configured maximum record size of {max}.")]
+pub struct Oversized {
+    pub bytes: i32,
+    pub max: i32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
+    #[error(transparent)]
+    Oversized(#[from] Oversized),
     #[error("codec {id} is unknown")]
     Unknown { id: u8 },
     #[error("{codec} data is damaged")]

@@ -15,7 +15,7 @@ mod validate;
 
 pub use batch::{Attributes, Batch, Head, TimestampType, checksum};
 pub use builder::{BatchBuilder, recompress};
-pub use codec::{Caps, Codec, CodecError, Compression};
+pub use codec::{Caps, Codec, CodecError, Compression, Oversized};
 pub use control::{ControlRecord, EndTxn, end_txn_batch};
 pub use cut::{BatchError, Batches, Fault, Source};
 pub use record::{Header, Headers, Record, RecordError, RecordIter};

@@ -121,6 +121,17 @@ impl<'a> Iterator for RecordIter<'a> {
     }
 }
 
+/// The sizes that records give, as far as they can be read.
+pub(super) fn sizes(mut body: &[u8], count: i32) -> impl Iterator<Item = i32> {
+    (0..count).map_while(move |_| {
+        let len = varint(&mut body).ok()?;
+        // One that lies is larger than what is left.
+        let rest = usize::try_from(len).ok().and_then(|len| body.get(len..));
+        body = rest.unwrap_or_default();
+        Some(len)
+    })
+}
+
 fn read_record<'a>(rest: &mut &'a [u8]) -> Result<Record<'a>, RecordError> {
     let len = varint(rest)?;
     let mut bytes = take(rest, i64::from(len))?;

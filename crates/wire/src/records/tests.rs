@@ -211,6 +211,7 @@ fn bombs_end_at_the_cap() {
         let by_bytes = Caps {
             bytes_max: 1 << 20,
             ratio_max: usize::MAX,
+            ..Caps::default()
         };
         assert_eq!(
             codec.decompress(&bomb, by_bytes),
@@ -223,6 +224,7 @@ fn bombs_end_at_the_cap() {
         let by_ratio = Caps {
             bytes_max: usize::MAX,
             ratio_max: 5,
+            ..Caps::default()
         };
         let limit = (bomb.len() * 5).max(4 << 20);
         assert_eq!(

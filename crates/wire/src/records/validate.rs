@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use model::Timestamp;
 
 use super::batch::{Batch, TimestampType};
-use super::codec::{Caps, CodecError};
+use super::codec::{Caps, CodecError, Oversized};
 use super::pass::{Claim, pass};
 use super::record::{RecordError, RecordIter};
 
@@ -37,11 +37,22 @@ pub struct RecordSummary {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
     #[error("cannot decompress: {0}")]
-    Codec(#[from] CodecError),
+    Codec(CodecError),
+    #[error(transparent)]
+    Oversized(#[from] Oversized),
     #[error(transparent)]
     Record(#[from] RecordError),
     #[error("{}", rejected(.0))]
     Rules(Vec<Breach>),
+}
+
+impl From<CodecError> for RecordFault {
+    fn from(error: CodecError) -> RecordFault {
+        match error {
+            CodecError::Oversized(record) => RecordFault::Oversized(record),
+            error => RecordFault::Codec(error),
+        }
+    }
 }
 
 /// A record that can be read and breaks a rule.
