@@ -42,4 +42,4 @@ def a_transactional_id_that_was_forgotten_can_end_nothing():
 
 
 if __name__ == "__main__":
-    main("protocol 4.3")
+    main("protocol 4.4")

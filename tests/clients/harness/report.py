@@ -29,7 +29,7 @@ DIFFERENCES = """
 ## Where we differ from Kafka 4.4
 
 - A batch is checked by its checksum and its header. Its records are walked only where a setting of the topic asks about
-  records: compaction, bounds of timestamps, another codec. Kafka walks, and decompresses, every batch. So a client that
+  records: compaction, bounds of timestamps, another codec, `max.decompressed.message.bytes`. Kafka walks, and decompresses, every batch. So a client that
   lies inside a batch with a right checksum is refused by Kafka and stored here; its reader finds out, nobody else is harmed.
 - A batch that would unpack to more than 128 MiB is refused with MESSAGE_TOO_LARGE where its records are walked, and a question for
   a time within it is answered with its first offset. Kafka has no such bound.

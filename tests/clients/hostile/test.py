@@ -1,4 +1,4 @@
-"""Raw bytes that no client would send: each is answered as Kafka 4.3 does, or the connection is closed.
+"""Raw bytes that no client would send: each is answered as Kafka does, or the connection is closed.
 
 After each fact the broker must still answer; at the end its memory must be what it was, within a bound. The facts
 about whole requests are here, those about batches in batches.py, those about amounts in amounts.py.
@@ -383,4 +383,4 @@ def an_epoch_that_nobody_knows_has_no_end():
 
 
 if __name__ == "__main__":
-    main("protocol 4.3")
+    main("protocol 4.4")
