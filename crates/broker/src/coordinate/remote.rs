@@ -20,7 +20,7 @@ use crate::mail::question;
 use crate::net::Pending;
 use crate::peers::Answer;
 
-/// What one request carries at most: with names of 249 bytes a frame of 300 KiB.
+/// Most marks or joins of one request: with names of 249 bytes a frame of 300 KiB.
 const TOGETHER_MAX: usize = 1000;
 /// Pause before a join is tried again that came before the last transaction was completed.
 const JOIN_RETRY: Duration = Duration::from_millis(10);

@@ -32,7 +32,7 @@ const TXNS_ID: Uuid = Uuid([9; 16]);
 /// How soon a marker is tried again.
 pub(super) const RETRY: Duration = Duration::from_millis(500);
 
-/// What the other broker does with a request.
+/// The way of a request to the other broker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Net {
     Works,
