@@ -61,7 +61,7 @@ pub struct Faults {
     pub sync_nanos: Range<u64>,
     /// Nanoseconds a piece of data travels; one in two hundred takes fifty times as long.
     pub net_nanos: Range<u64>,
-    /// Whoever asks for the address of a machine's name (`node-1`) waits for an hour, and has no answer.
+    /// A question for the address of a machine's name (`node-1`) takes an hour, and has no answer.
     pub name_server_is_silent: bool,
     /// Reads and sends may do less than asked, as the operating system may.
     pub short_io: bool,

@@ -46,7 +46,7 @@ struct Member {
     id: u64,
     host: HostId,
     name: String,
-    /// What it waits for takes its own time, not that of the machine.
+    /// Its waits take its own time, not that of the machine.
     is_syncer: bool,
     /// Its host counts it, and is not at rest before it has ended.
     is_counted: bool,

@@ -91,6 +91,32 @@ fn workers_that_ring_each_other_all_come_to_their_end() {
     });
 }
 
+/// Says that it began, and sleeps for ever.
+struct Forever(Arc<dyn Bell>, Arc<dyn Bell>);
+
+impl Worker for Forever {
+    fn turn(&mut self) -> Turn {
+        self.0.ring();
+        Turn::Sleep { until: None }
+    }
+
+    fn park(&mut self, until: Option<Instant>) {
+        self.1.wait(until);
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_worker_that_was_spawned_aside() {
+    on_every_machine("aside", |place| {
+        let threads = &place.env.threads;
+        let (begun, never) = (threads.bell(), threads.bell());
+        let worker = Forever(Arc::clone(&begun), never);
+        threads.spawn_aside("aside", Box::new(worker));
+        begun.wait(None);
+        threads.join();
+    });
+}
+
 #[test]
 fn chance_fills_every_byte() {
     on_every_machine("chance", |place| {
