@@ -13,6 +13,7 @@ use wire::records::{
 const CAPS: Caps = Caps {
     bytes_max: 4 << 20,
     ratio_max: 2000,
+    record_bytes_max: i32::MAX,
 };
 
 fuzz_target!(|data: &[u8]| {

@@ -64,6 +64,7 @@ fuzz_target!(|data: &[u8]| {
             }
             Err(RecordFault::Rules(breaches)) => Err(Some(breaches)),
             Err(RecordFault::Record(_)) => Err(None),
+            Err(RecordFault::Oversized(record)) => panic!("no cap is that small: {record}"),
             Err(RecordFault::Codec(fault)) => panic!("what was packed unpacks: {fault}"),
         };
         assert_eq!(got, want, "{codec}, {head:?}, {rules:?}");

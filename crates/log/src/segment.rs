@@ -6,6 +6,7 @@
 mod clean;
 mod cut;
 mod find;
+mod find_error;
 mod heads;
 mod load;
 mod repair;
@@ -152,7 +153,8 @@ impl std::ops::Deref for Dir {
 }
 
 pub(crate) use cut::CutPlace;
-pub use times::{FindError, first_record, latest_record};
+pub use find_error::FindError;
+pub use times::{first_record, latest_record};
 use trust::Trust;
 pub(crate) use trust::Walk;
 

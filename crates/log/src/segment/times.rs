@@ -12,24 +12,9 @@ use env::File;
 use model::{Offset, Timestamp};
 use wire::records::{Batch, Caps, CodecError, Head, Oversized, RecordIter, TimestampType};
 
+use super::find_error::FindError;
 use super::{Found, Index, MaxTime, RecordTime, Segment};
 use crate::scan::{HeadScan, ScanError, read_batch};
-
-/// Why a record is not found by its time.
-#[derive(Debug, thiserror::Error)]
-pub enum FindError {
-    #[error(transparent)]
-    Scan(#[from] ScanError),
-    /// The batch that may have it holds a record larger than the log lets it become.
-    #[error(transparent)]
-    Oversized(#[from] Oversized),
-}
-
-impl From<io::Error> for FindError {
-    fn from(error: io::Error) -> FindError {
-        ScanError::from(error).into()
-    }
-}
 
 impl Segment {
     /// First record of `within` whose time is `timestamp` or later, exact to the record.
