@@ -332,6 +332,10 @@ fn without_a_majority_the_status_says_once_that_nothing_is_served() {
     let mut nodes: Vec<Broker> = (1..=3).map(start).collect();
     until(|| is_clean(&nodes[0]));
     nodes[0].ok(&["topic", "create", "t", "-r", "3", "-p", "6"], b"");
+    // Each node leads some of the partitions: one that takes a record knows the topic.
+    for partition in ["0", "1", "2", "3", "4", "5"] {
+        nodes[0].ok(&["produce", "t", "-p", partition], b"known\n");
+    }
     nodes.drain(1..).for_each(Broker::kill);
     let last = &nodes[0];
     until(|| {
