@@ -288,7 +288,7 @@ impl<T> Links<T> {
             {
                 tracing::warn!(
                     target: env::logs::BROKER,
-                    "the node at {host}:{port} takes no {key} from this one: it is a cluster of its own, or does not take this node for one of its                  cluster. Start it with controller.quorum.voters or controller.quorum.bootstrap.servers as the other nodes have them",
+                    "the node at {host}:{port} takes no {key} from this one: it is a cluster of its own, or does not take this node for one of its cluster. Start it with controller.quorum.voters or controller.quorum.bootstrap.servers as the other nodes have them",
                 )
             }
             None => tracing::warn!(
