@@ -52,8 +52,10 @@ func clusterSamples(ctx context.Context, name string) []kmsg.Request {
 	users.Users = append(users.Users, stranger)
 	gone := kmsg.NewPtrUnregisterBrokerRequest()
 	gone.BrokerID = 4_711
+	goneController := kmsg.NewPtrUnregisterControllerRequest()
+	goneController.ControllerID = 4_711
 	return []kmsg.Request{markers, move, elect, assign, list, quorum, kmsg.NewPtrUpdateFeaturesRequest(), create, remove, describe,
 		kmsg.NewPtrCreateDelegationTokenRequest(), kmsg.NewPtrRenewDelegationTokenRequest(), kmsg.NewPtrExpireDelegationTokenRequest(),
 		kmsg.NewPtrDescribeDelegationTokenRequest(), kmsg.NewPtrGetTelemetrySubscriptionsRequest(), kmsg.NewPtrPushTelemetryRequest(),
-		kmsg.NewPtrSASLHandshakeRequest(), kmsg.NewPtrSASLAuthenticateRequest(), quotas, users, gone}
+		kmsg.NewPtrSASLHandshakeRequest(), kmsg.NewPtrSASLAuthenticateRequest(), quotas, users, gone, goneController}
 }

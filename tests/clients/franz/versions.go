@@ -143,7 +143,7 @@ func coordinatorSamples(ctx context.Context, name string, id [16]byte) []kmsg.Re
 	txnCommit := kmsg.NewPtrTxnOffsetCommitRequest()
 	txnCommit.TransactionalID, txnCommit.ProducerID, txnCommit.Group, txnCommit.Generation = txn, 1, group, -1
 	tt, tp := kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
-	tt.Topic, tt.Partitions = name, append(tt.Partitions, tp)
+	tt.Topic, tt.TopicID, tt.Partitions = name, id, append(tt.Partitions, tp)
 	txnCommit.Topics = append(txnCommit.Topics, tt)
 	end := kmsg.NewPtrEndTxnRequest()
 	end.TransactionalID, end.ProducerID = txn, 1
@@ -289,6 +289,7 @@ var refusals = map[int16]*kerr.Error{
 	kmsg.DescribeACLs.Int16():                 kerr.SecurityDisabled,
 	kmsg.DescribeUserSCRAMCredentials.Int16(): kerr.ResourceNotFound,
 	kmsg.UnregisterBroker.Int16():             kerr.BrokerIDNotRegistered,
+	kmsg.UnregisterController.Int16():         kerr.ControllerIDNotRegistered,
 	kmsg.CreateACLs.Int16():                   kerr.SecurityDisabled,
 	kmsg.DeleteACLs.Int16():                   kerr.SecurityDisabled,
 }
