@@ -152,7 +152,7 @@ def settings_that_are_looked_at_have_an_end():
             resource = struct.pack(">b", topic) + raw.string(name) + keys
             reply = c.call(describe_configs, 1, raw.array([resource] * asked) + b"\1")
             described = asked - reply.content.count(refused)
-            that(19_000 <= described < 30_000, f"{described} resources are described")
+            that(18_000 <= described < 30_000, f"{described} resources are described")
 
 
 @fact
