@@ -209,6 +209,7 @@ impl Broker {
             None => random_uuid(env).to_string(),
         };
         let me = quorum_identity(&settings, &log, (cluster_id.clone(), proposal), &all);
+        let names = Names::new(env, &own_addresses(&all, &addresses, &me.listeners));
         let at = raft::Moment {
             now: env.clock.now(),
             wall: env.clock.wall_ms(),
@@ -278,7 +279,7 @@ impl Broker {
             moves,
             telemetry: Mutex::default(),
             ceilings,
-            names: Arc::new(Names::new(env)),
+            names: Arc::new(names),
         });
         let listeners: [Arc<dyn EndListener>; 4] = [
             Arc::clone(&shared.mail) as _,
@@ -514,6 +515,22 @@ fn controller_endpoint(broker: &config::Broker, bound: &[SocketAddr]) -> Option<
         *bound,
         &broker.quorum.controllers_advertised,
     ))
+}
+
+/// The endpoints that others have for this node, as a broker and as a voter, each with the address of its listener.
+fn own_addresses(
+    doors: &[Endpoint],
+    bound: &[SocketAddr],
+    voter: &[raft::Listener],
+) -> Vec<(raft::Endpoint, SocketAddr)> {
+    let mut own = Vec::new();
+    for (door, bound) in doors.iter().zip(bound) {
+        let voter = voter.iter().filter(|listener| listener.name == door.name);
+        own.extend(voter.map(|listener| (listener.endpoint.clone(), *bound)));
+        let (host, port) = (door.host.clone(), door.port);
+        own.push((raft::Endpoint { host, port }, *bound));
+    }
+    own
 }
 
 fn endpoint(door: &Listener, bound: SocketAddr, advertised: &[Listener]) -> Endpoint {

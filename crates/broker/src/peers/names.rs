@@ -3,9 +3,13 @@
 //! A name server may take a minute or never answer, so no loop waits for one: each look-up has a thread of its own for as long as it takes, which nobody
 //! waits for. A name that is known stays usable while it is looked up again, which a connection that ends or cannot be made asks for. Invariant:
 //! a name has one look-up at a time, and all of them together [`LOOK_UPS_MAX`]; beyond that a name is looked up when one is over.
+//!
+//! A node needs no name server to reach itself: a name of its own that is not known yet stands for the address that it listens on. The names that
+//! cannot be looked up are in the log, each once until it is known again.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use env::{Env, Net, Turn, Wake, Worker};
@@ -33,6 +37,10 @@ struct Name {
     /// The address may be one of before.
     is_doubted: bool,
     has_failed: bool,
+    /// Where this node listens, if the name is one of its own.
+    own: Option<SocketAddr>,
+    /// True if the log says that it cannot be looked up.
+    is_missed: bool,
     waiting: Vec<Arc<dyn Wake>>,
 }
 
@@ -49,10 +57,30 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn new(env: &Env) -> Names {
-        Names {
+    /// `own` are the endpoints that others have for this node, each with the address that it listens on for it. Those that are names are looked
+    /// up at once: a node learns at its start, not when it is first elected, that others may not find it.
+    pub(crate) fn new(env: &Env, own: &[(Endpoint, SocketAddr)]) -> Names {
+        let names = Names {
             env: env.clone(),
             state: Arc::default(),
+        };
+        for (endpoint, bound) in own {
+            if literal(endpoint).is_none() {
+                names.add_own(key(endpoint), of_this_machine(*bound));
+            }
+        }
+        names
+    }
+
+    fn add_own(&self, key: String, bound: SocketAddr) {
+        let mut state = self.state.lock();
+        let name = state.names.entry(key.clone()).or_default();
+        let is_new = name.own.replace(bound).is_none();
+        name.is_looked_up = true;
+        state.look_ups += usize::from(is_new);
+        drop(state);
+        if is_new {
+            self.look_up(key);
         }
     }
 
@@ -61,12 +89,12 @@ impl Names {
         if let Some(address) = literal(endpoint) {
             return Look::At(address);
         }
-        let key = format!("{}:{}", endpoint.host, endpoint.port);
+        let key = key(endpoint);
         let mut state = self.state.lock();
         let has_room = state.look_ups < LOOK_UPS_MAX;
         let name = state.names.entry(key.clone()).or_default();
         let wants_look_up = (name.address.is_none() || name.is_doubted) && !name.is_looked_up;
-        let answer = match name.address {
+        let answer = match name.address.or(name.own) {
             Some(address) => Look::At(address),
             None if std::mem::take(&mut name.has_failed) => return Look::Unknown,
             None => {
@@ -78,15 +106,19 @@ impl Names {
             (name.is_looked_up, name.is_doubted) = (true, false);
             state.look_ups += 1;
             drop(state);
-            let look_up = LookUp {
-                net: Arc::clone(&self.env.net),
-                state: Arc::clone(&self.state),
-                key,
-                found: None,
-            };
-            self.env.threads.spawn_aside("names", Box::new(look_up));
+            self.look_up(key);
         }
         answer
+    }
+
+    fn look_up(&self, key: String) {
+        let look_up = LookUp {
+            net: Arc::clone(&self.env.net),
+            state: Arc::clone(&self.state),
+            key,
+            found: None,
+        };
+        self.env.threads.spawn_aside("names", Box::new(look_up));
     }
 
     /// A connection to the address has ended, or could not be made: the next one has the name looked up.
@@ -94,11 +126,24 @@ impl Names {
         if literal(endpoint).is_some() {
             return;
         }
-        let key = format!("{}:{}", endpoint.host, endpoint.port);
-        if let Some(name) = self.state.lock().names.get_mut(&key) {
+        if let Some(name) = self.state.lock().names.get_mut(&key(endpoint)) {
             name.is_doubted = true;
         }
     }
+}
+
+fn key(endpoint: &Endpoint) -> String {
+    format!("{}:{}", endpoint.host, endpoint.port)
+}
+
+/// The address at which a listener is reached from its own machine.
+fn of_this_machine(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
 }
 
 /// The address that an endpoint is by itself.
@@ -113,7 +158,7 @@ struct LookUp {
     net: Arc<dyn Net>,
     state: Arc<Mutex<State>>,
     key: String,
-    found: Option<Option<SocketAddr>>,
+    found: Option<io::Result<SocketAddr>>,
 }
 
 impl Worker for LookUp {
@@ -121,12 +166,14 @@ impl Worker for LookUp {
         // The answer is given in a turn of its own: the simulator lets time pass between the two.
         let Some(found) = self.found.take() else {
             let found = self.net.resolve(&self.key);
-            self.found = Some(found.ok().and_then(|found| found.first().copied()));
+            self.found = Some(found.map(|all| all[0]));
             return Turn::Again;
         };
-        for waker in self.state.lock().on_found(&self.key, found) {
-            waker.wake();
-        }
+        let mut state = self.state.lock();
+        state.report(&self.key, &found);
+        let waiting = state.on_found(&self.key, found.ok());
+        drop(state);
+        waiting.iter().for_each(|waker| waker.wake());
         Turn::Done
     }
 
@@ -134,12 +181,42 @@ impl Worker for LookUp {
 }
 
 impl State {
+    /// Has the log say that a name cannot be looked up, and that it can be again.
+    fn report(&mut self, key: &str, found: &io::Result<SocketAddr>) {
+        let Some(name) = self.names.get_mut(key) else {
+            return;
+        };
+        let was_missed = std::mem::replace(&mut name.is_missed, found.is_err());
+        let error = match found {
+            Ok(address) if was_missed => {
+                return tracing::info!(target: env::logs::BROKER, "{key} can be looked up again: {address}");
+            }
+            Err(error) if !was_missed => error,
+            _ => return,
+        };
+        match (name.address, name.own) {
+            (Some(address), _) => tracing::warn!(
+                target: env::logs::BROKER,
+                "cannot look up {key} ({error}): the node there is dialled at {address}, which the name stood for before",
+            ),
+            (None, Some(bound)) => tracing::warn!(
+                target: env::logs::BROKER,
+                "cannot look up {key} ({error}), an address of this node: this node reaches itself at {bound}, but other nodes and clients have \
+                 to look the name up where they are. See that it resolves, or set advertised.listeners to one that does",
+            ),
+            (None, None) => tracing::warn!(
+                target: env::logs::BROKER,
+                "cannot look up {key} ({error}): nothing reaches the node there until the name resolves on this machine",
+            ),
+        }
+    }
+
     /// Returns those that wait for the name, and those whose names found no room.
     fn on_found(&mut self, key: &str, found: Option<SocketAddr>) -> Vec<Arc<dyn Wake>> {
         self.look_ups -= 1;
         if let Some(name) = self.names.get_mut(key) {
             name.is_looked_up = false;
-            name.has_failed = found.is_none() && name.address.is_none();
+            name.has_failed = found.is_none() && name.address.is_none() && name.own.is_none();
             name.address = found.or(name.address);
         }
         let idle = self.names.values_mut().filter(|name| !name.is_looked_up);
@@ -172,7 +249,7 @@ mod tests {
     /// Names whose look-ups the test ends, on threads that never run.
     fn names() -> (Names, Arc<dyn Wake>) {
         let machine = env::sim::Machine::new(1, env::sim::Faults::default());
-        (Names::new(&machine.env()), Arc::new(Nobody))
+        (Names::new(&machine.env(), &[]), Arc::new(Nobody))
     }
 
     #[test]
@@ -225,6 +302,35 @@ mod tests {
         assert_eq!(names.look(&endpoint("a"), &waker), Look::Unknown);
         assert_eq!(names.look(&endpoint("a"), &waker), Look::Waits);
         assert_eq!(names.state.lock().look_ups, 1);
+    }
+
+    #[test]
+    fn a_name_of_this_node_needs_no_name_server() {
+        let machine = env::sim::Machine::new(1, env::sim::Faults::default());
+        let waker: Arc<dyn Wake> = Arc::new(Nobody);
+        let bound = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let own = [
+            (endpoint("a"), bound("0.0.0.0:7")),
+            (endpoint("a"), bound("0.0.0.0:7")),
+            (endpoint("b"), bound("[::]:8")),
+            (endpoint("c"), bound("10.0.0.3:9")),
+            (endpoint("10.0.0.4"), bound("10.0.0.3:9")),
+        ];
+        let names = Names::new(&machine.env(), &own);
+        assert_eq!(names.state.lock().look_ups, 3);
+        let at = |host: &str| names.look(&endpoint(host), &waker);
+        for failed in [None, Some("a:9092"), Some("b:9092"), Some("c:9092")] {
+            if let Some(key) = failed {
+                names.state.lock().on_found(key, None);
+            }
+            assert_eq!(at("a"), Look::At(bound("127.0.0.1:7")));
+            assert_eq!(at("b"), Look::At(bound("[::1]:8")));
+            assert_eq!(at("c"), Look::At(bound("10.0.0.3:9")));
+        }
+        // It is an address like others once it is known.
+        let found = Some(address(5));
+        names.state.lock().on_found("a:9092", found);
+        assert_eq!(at("a"), Look::At(address(5)));
     }
 
     #[test]

@@ -29,6 +29,12 @@ fn by_name_advertised(node: Node) -> Vec<(&'static str, String)> {
     settings
 }
 
+/// Node 1 knows itself by its name, as the others do; these are known by their addresses.
+fn first_by_name(_: Node) -> Vec<(&'static str, String)> {
+    let voters = "1@node-1:9092,2@10.0.0.2:9092,3@10.0.0.3:9092";
+    vec![("controller.quorum.voters", voters.to_owned())]
+}
+
 /// The node of the two that is the active controller, and its epoch.
 fn active(nodes: &Nodes) -> Option<(Node, model::LeaderEpoch)> {
     NAMED
@@ -139,4 +145,23 @@ fn a_node_stops_while_it_waits_for_a_name() {
     nodes.until(|nodes| Some(nodes.metadata(1)?.brokers.len() >= 2));
     let took = nodes.stop(1);
     assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_controller_reaches_itself_though_it_cannot_look_up_its_own_name() {
+    let mut nodes = Nodes::start_each(875, first_by_name);
+    nodes.create_on(TOPIC, &[1, 2, 3], &[]);
+    nodes.until(|nodes| Some(nodes.isr(1, TOPIC)?.len() == 3));
+    let machine = nodes.machine(1);
+    machine.faults(|faults| faults.name_server_is_silent = true);
+    nodes.kill(1);
+    nodes.start_one(1);
+    nodes.kill(3);
+    are_in_sync(&nodes);
+    while nodes.office(1).is_none() {
+        nodes.kill(2);
+        nodes.start_one(2);
+        are_in_sync(&nodes);
+    }
+    check_works(&nodes);
 }
