@@ -41,7 +41,7 @@ use crate::mover::Mover;
 use crate::moves::Moves;
 use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Volumes};
 use crate::peers::{Ceilings, Names};
-use crate::quorum::{Enrolment, Membership, QuorumWorker};
+use crate::quorum::{ControllerRegistration, Membership, QuorumWorker};
 use crate::reads::{ReaderLoop, ReaderPool};
 use crate::replication::ReplicaWorker;
 use crate::settings::Settings;
@@ -221,8 +221,8 @@ impl Broker {
             Membership::new(&registration, quorum, before, at.now)
         });
         let is_controller = settings.broker.quorum.roles.controller;
-        let enrolment =
-            is_controller.then(|| Enrolment::new(&me, registration.incarnation, at.now));
+        let as_controller = is_controller
+            .then(|| ControllerRegistration::new(&me, registration.incarnation, at.now));
         let timing = quorum_settings(&settings.broker.quorum);
         let (quorum, effects) = Quorum::new(me, timing, boot, seed, at);
         let timer = SnapshotTimer::new(settings.snapshot_interval, at.now);
@@ -289,8 +289,11 @@ impl Broker {
         ];
         let listeners = listeners.iter().map(Arc::downgrade).collect();
         shared.lifetime.set_listeners(listeners);
-        let mut quorum_worker =
-            QuorumWorker::new(Arc::clone(&shared), quorum_poller, (membership, enrolment));
+        let mut quorum_worker = QuorumWorker::new(
+            Arc::clone(&shared),
+            quorum_poller,
+            (membership, as_controller),
+        );
         shared.metadata.begin(effects);
         if is_alone {
             lead_alone(&shared, &mut quorum_worker, &image, &registration, &moved)?;
@@ -491,7 +494,7 @@ fn lead_alone(
 pub fn accept_loss(env: &Env, path: &Path) -> Result<Vec<log::journal::Damage>, OpenError> {
     let found = partition::accept_loss(env, path)?;
     if !found.is_empty() {
-        control::life_file::forget(&*env.disk, path).map_err(|error| OpenError::Io {
+        control::broker_epoch_file::forget(&*env.disk, path).map_err(|error| OpenError::Io {
             path: path.to_owned(),
             error,
         })?;

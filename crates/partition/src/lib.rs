@@ -31,9 +31,9 @@ pub use buffer::{Placed, ReceiveBuffer};
 pub use cut::{CutError, CutOff, Restart, Synced};
 pub use dir::{
     Announce, Begun, Cleaner, CleanerSettings, Cleaning, Commit, Damage, DamageStage, DirSettings,
-    Durable, Extent, Flight, Found, Identity, InMemory, Key, LogDir, MetadataLog, Move, MoveError,
-    MoveStep, Moved, NeverDurable, OpenError, Opened, PieceMaker, Push, Reached, Recovery,
-    Residents, Restored, SegmentWriter, Slot, Stamp, Syncer, Told, Wait, accept_loss,
+    Durable, EverNamed, Extent, Flight, Found, Identity, InMemory, Key, LogDir, MetadataLog, Move,
+    MoveError, MoveStep, Moved, NeverDurable, OpenError, Opened, PieceMaker, Push, Reached,
+    Recovery, Residents, Restored, SegmentWriter, Slot, Stamp, Syncer, Wait, accept_loss,
     check_ownership, identity, name_cluster, unnamed_loss,
 };
 pub use follow::{Asked, FollowError, FollowPoint, Followed};

@@ -16,8 +16,8 @@ use wire::records::BatchBuilder;
 
 use crate::append::{Acks, Moment};
 use crate::dir::{
-    Announce, Commit, DirSettings, Found, Identity, LogDir, Recovery, Residents, SegmentWriter,
-    Stamp, Told,
+    Announce, Commit, DirSettings, EverNamed, Found, Identity, LogDir, Recovery, Residents,
+    SegmentWriter, Stamp,
 };
 use crate::news::News;
 use crate::partition::{Partition, Start};
@@ -105,8 +105,8 @@ fn topic(at: usize) -> Uuid {
 }
 
 /// The metadata told of all topics.
-fn told() -> Arc<Told> {
-    let mut told = Told::default();
+fn told() -> Arc<EverNamed> {
+    let mut told = EverNamed::default();
     for at in 0..10 {
         told.note_topic(topic(at), &format!("t{at}"));
         told.note_partition(topic(at), PartitionIndex(0));

@@ -31,7 +31,7 @@ pub enum BootError {
     #[error(
         "no node at {servers} says which cluster it is of: start one of them first, or name the voters in controller.quorum.voters"
     )]
-    Unintroduced { servers: String },
+    UnknownCluster { servers: String },
     #[error("cannot read {path}: {error}")]
     Read { path: String, error: io::Error },
 }

@@ -6,13 +6,13 @@
 
 mod alarms;
 pub(crate) mod boot;
+pub(crate) mod broker_epoch_file;
 mod change_lines;
 pub(crate) mod clocks;
 pub(crate) mod command;
 pub(crate) mod controller;
 pub(crate) mod envelope;
-pub(crate) mod introduction;
-pub(crate) mod life_file;
+pub(crate) mod find_cluster;
 pub(crate) mod lifecycle;
 pub(crate) mod log;
 pub(crate) mod log_read;

@@ -12,8 +12,8 @@ use wire::messages::{
 };
 use wire::{ApiKey, EncodeError, ErrorCode, Uuid};
 
+use crate::control::broker_epoch_file::{self, Before, Known, Life};
 use crate::control::clocks::{self, Clocks, Due};
-use crate::control::life_file::{self, Before, Known, Life};
 use crate::control::lifecycle::{Ask, Heard, Lifecycle, Pace};
 use crate::peers::{Answer, Encodable, Typed};
 use crate::shared::Shared;
@@ -262,7 +262,8 @@ impl Membership {
     fn store(&mut self, shared: &Shared) {
         let was_unwritten = std::mem::take(&mut self.is_unwritten);
         for dir in shared.volumes.dirs().iter().filter(|dir| !dir.is_failed()) {
-            let Err(error) = life_file::store(&*shared.env.disk, &dir.path, &self.known) else {
+            let Err(error) = broker_epoch_file::store(&*shared.env.disk, &dir.path, &self.known)
+            else {
                 continue;
             };
             self.is_unwritten = true;

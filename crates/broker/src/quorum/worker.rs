@@ -1,9 +1,9 @@
 //! The worker of the quorum: it writes the vote file and the id of the cluster, owns the connections to other nodes, and keeps the time of the quorum, of the
 //! active controller and of this broker's life in the cluster.
 
-mod enrolling;
-mod introductions;
+mod find_cluster;
 mod probes;
+mod register_controller;
 mod requests;
 mod snapshots;
 
@@ -21,7 +21,7 @@ use wire::{ApiKey, ErrorCode, Records};
 
 use self::probes::{Probed, Suspect};
 use self::requests::Held;
-use super::enrolment::Enrolment;
+use super::controller_registration::ControllerRegistration;
 use super::membership::{self, Membership};
 use super::snapshot_writer::SnapshotDesk;
 use crate::control::lifecycle::{self, Ask, Leaving};
@@ -45,8 +45,8 @@ const HANDOVER_MAX: Duration = Duration::from_millis(500);
 enum Author {
     Quorum(CallId),
     Lifecycle(Ask),
-    Enrolment,
-    Introduction,
+    ControllerRegistration,
+    FindCluster,
     Request(Box<Outgoing>),
     Probe(Suspect),
 }
@@ -64,8 +64,8 @@ pub(crate) struct QuorumWorker {
     unwritten: VecDeque<Order>,
     unwritten_until: Option<Instant>,
     /// When the leader is asked for the id of the cluster, while that is not known.
-    introduces_at: Option<Instant>,
-    introductions: u32,
+    finds_cluster_at: Option<Instant>,
+    clusters_asked_for: u32,
     /// Requests for a controller that there is not, and when they are tried again.
     waiting: VecDeque<Box<Outgoing>>,
     waiting_until: Option<Instant>,
@@ -77,7 +77,7 @@ pub(crate) struct QuorumWorker {
     /// The membership of a broker that is alone, for when it no longer is.
     reserve: Option<Membership>,
     /// `None` where this node is no controller.
-    enrolment: Option<Enrolment>,
+    registration: Option<ControllerRegistration>,
     /// The end of the metadata that the lifecycle knows to be here.
     seen_end: i64,
     /// The controller that requests go to.
@@ -99,7 +99,7 @@ impl QuorumWorker {
     pub(crate) fn new(
         shared: Arc<Shared>,
         poller: Box<dyn Poller>,
-        (membership, enrolment): (Option<Membership>, Option<Enrolment>),
+        (membership, registration): (Option<Membership>, Option<ControllerRegistration>),
     ) -> QuorumWorker {
         let name = format!("raft-client-{}", shared.catalog.config().broker.node_id).into();
         let links = Links::new(shared.ceilings.clone(), Arc::clone(&shared.names));
@@ -119,15 +119,15 @@ impl QuorumWorker {
             last_caller: 0,
             unwritten: VecDeque::new(),
             unwritten_until: None,
-            introduces_at: None,
-            introductions: 0,
+            finds_cluster_at: None,
+            clusters_asked_for: 0,
             waiting: VecDeque::new(),
             waiting_until: None,
             held: Vec::new(),
             suspects: Vec::new(),
             membership,
             reserve,
-            enrolment,
+            registration,
             seen_end: 0,
             controller: None,
             ends_by: None,
@@ -339,9 +339,9 @@ impl QuorumWorker {
                 },
             ),
             Author::Lifecycle(ask) => self.on_lifecycle(ask, Err(ErrorCode::NetworkException)),
-            Author::Enrolment => self.on_enrolled(None),
+            Author::ControllerRegistration => self.on_controller_registered(None),
             // It is asked again.
-            Author::Introduction => {}
+            Author::FindCluster => {}
             Author::Request(outgoing) => self.try_again(outgoing),
             Author::Probe(suspect) => self.on_probed(
                 suspect,
@@ -363,8 +363,8 @@ impl QuorumWorker {
                 let told = membership::read(ask, answer);
                 self.on_lifecycle(ask, told);
             }
-            Author::Enrolment => self.on_enrolled(Some(answer)),
-            Author::Introduction => self.on_introduced(answer),
+            Author::ControllerRegistration => self.on_controller_registered(Some(answer)),
+            Author::FindCluster => self.on_cluster_found(answer),
             Author::Request(outgoing) => self.on_reply(outgoing, answer),
             Author::Probe(suspect) => self.on_probed(suspect, Probed::Answered),
         }
@@ -547,7 +547,7 @@ impl QuorumWorker {
         [
             self.shared.metadata.next_deadline(),
             self.unwritten_until,
-            self.introduces_at,
+            self.finds_cluster_at,
             self.waiting_until,
             self.held.iter().map(|held| held.until).min(),
             self.suspects.iter().map(|(at, _)| *at).min(),
@@ -556,7 +556,7 @@ impl QuorumWorker {
             lifecycle.and_then(Membership::silenced_at),
             lifecycle.map(Membership::looks_at),
             self.ends_by,
-            self.enrols_at(),
+            self.registers_controller_at(),
         ]
         .into_iter()
         .flatten()
@@ -609,12 +609,12 @@ impl Worker for QuorumWorker {
         }
         self.take_snapshot_if_due(now);
         self.follow_controller();
-        self.introduce(now);
+        self.find_cluster(now);
         self.retry_waiting(now);
         self.release_held(now);
         self.dial_again(now);
         self.live(now);
-        self.enrol(now);
+        self.register_controller(now);
         self.take_replies();
         self.take_orders();
         self.shared.volumes.commit_metadata();

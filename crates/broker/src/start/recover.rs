@@ -11,16 +11,16 @@ use meta::record::Record;
 use meta::{Image, Resource};
 use model::{BrokerId, LeaderEpoch, Offset, PartitionIndex};
 use partition::{
-    Found, Identity, MetadataLog, OpenError, Partition, Recovery, Residents, Restored, Start, Told,
-    check_ownership,
+    EverNamed, Found, Identity, MetadataLog, OpenError, Partition, Recovery, Residents, Restored,
+    Start, check_ownership,
 };
 use raft::Boot;
 use wire::Uuid;
 use wire::records::Batch;
 
 use crate::control::boot::{Snapshots, begin_at, boot, history, is_only_voter, voters_before};
-use crate::control::introduction::learn_cluster_id;
-use crate::control::life_file::Before;
+use crate::control::broker_epoch_file::Before;
+use crate::control::find_cluster::learn_cluster_id;
 use crate::control::{self};
 use crate::control::{METADATA_PARTITION, METADATA_TOPIC};
 use crate::dir_choice;
@@ -420,7 +420,7 @@ pub(super) fn life_before(
         .map(|dir| (dir.id, dir.path.as_path()))
         .collect();
     let has_failed = dirs().any(|dir| dir.is_failed());
-    control::life_file::load(&*env.disk, &open, has_failed)
+    control::broker_epoch_file::load(&*env.disk, &open, has_failed)
 }
 
 /// A crash may have taken records that readers saw: nothing distinguishes a stop that was clean from one that only seems so.
@@ -446,9 +446,9 @@ fn find(image: &Image, broker: &config::Broker, id: Uuid, index: PartitionIndex)
 }
 
 /// The metadata as they are, and every partition that the log behind the snapshot told of.
-fn replay(snapshots: &Snapshots, batches: &[Batch]) -> Result<(Image, Told), StartError> {
+fn replay(snapshots: &Snapshots, batches: &[Batch]) -> Result<(Image, EverNamed), StartError> {
     let mut image = snapshots.image();
-    let mut told = Told::default();
+    let mut told = EverNamed::default();
     let end = snapshots.end();
     for batch in batches.iter().filter(|batch| end <= batch.base_offset()) {
         for record in &control::replay(&mut image, batch)? {

@@ -54,8 +54,8 @@ pub use linger::{Stamp, Wait};
 pub use log_dir::{Begun, Commit, LogDir};
 pub use r#move::{Move, MoveError, MoveStep, Moved};
 pub use open::{
-    Extent, Found, Identity, MetadataLog, OpenError, Opened, Recovery, Restored, Told, accept_loss,
-    check_ownership, identity, name_cluster, unnamed_loss,
+    EverNamed, Extent, Found, Identity, MetadataLog, OpenError, Opened, Recovery, Restored,
+    accept_loss, check_ownership, identity, name_cluster, unnamed_loss,
 };
 pub use pieces::PieceMaker;
 pub use queue::{Push, Slot};

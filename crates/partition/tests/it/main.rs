@@ -41,10 +41,10 @@ use log::config::{Durability, LogConfig};
 use model::{BrokerId, InboxId, LeaderEpoch, Offset, PartitionIndex, Ticket, Timestamp, WaiterKey};
 use parking_lot::Mutex;
 use partition::{
-    Acks, Announce, AppendError, Asked, Commit, DirSettings, Extent, FollowError, Followed, Found,
-    Identity, Isolation, LogDir, Moment, News, OpenError, Opened, Partition, PieceMaker,
-    ReadRequest, ReceiveBuffer, Records, Recovery, Residents, Role, Scope, SegmentWriter, Stamp,
-    Start, Syncer, Told, TrimError,
+    Acks, Announce, AppendError, Asked, Commit, DirSettings, EverNamed, Extent, FollowError,
+    Followed, Found, Identity, Isolation, LogDir, Moment, News, OpenError, Opened, Partition,
+    PieceMaker, ReadRequest, ReceiveBuffer, Records, Recovery, Residents, Role, Scope,
+    SegmentWriter, Stamp, Start, Syncer, TrimError,
 };
 use wire::Uuid;
 use wire::records::{Batch, BatchBuilder, Caps, Codec, RecordIter, Source};
@@ -131,8 +131,8 @@ fn topic(at: usize) -> Uuid {
 const TOPICS: Range<usize> = 0..200;
 
 /// The metadata log told of these, and of their first partitions.
-fn told(topics: Range<usize>) -> Arc<Told> {
-    let mut told = Told::default();
+fn told(topics: Range<usize>) -> Arc<EverNamed> {
+    let mut told = EverNamed::default();
     for at in topics {
         told.note_topic(topic(at), &format!("t{at}"));
         told.note_partition(topic(at), PartitionIndex(0));
@@ -177,7 +177,7 @@ fn open_told(
     settings: DirSettings,
     configs: &[LogConfig],
     lives: impl Fn(usize) -> bool,
-    told: Arc<Told>,
+    told: Arc<EverNamed>,
 ) -> Result<Rig, OpenError> {
     let rig = open_unled(machine, path, settings, configs, lives, told)?;
     for partition in &rig.partitions {
@@ -193,7 +193,7 @@ fn open_unled(
     settings: DirSettings,
     configs: &[LogConfig],
     lives: impl Fn(usize) -> bool,
-    told: Arc<Told>,
+    told: Arc<EverNamed>,
 ) -> Result<Rig, OpenError> {
     let env = machine.env();
     let fresh = || Identity {

@@ -198,7 +198,7 @@ fn a_known_partition_does_not_take_the_files_of_a_stray_of_its_name() {
         }),
         _ => None,
     };
-    let mut told = Told::default();
+    let mut told = EverNamed::default();
     for (at, name) in [(0, "t0"), (2, "t1")] {
         told.note_topic(topic(at), name);
         told.note_partition(topic(at), PartitionIndex(0));

@@ -6,6 +6,7 @@
 
 mod accept_loss;
 mod error;
+mod ever_named;
 mod first_checkpoint;
 mod lock;
 mod log_loader;
@@ -15,11 +16,11 @@ mod recover;
 mod recovery;
 mod restored;
 mod strays;
-mod told;
 mod unreadable;
 
 pub use accept_loss::{accept_loss, unnamed_loss};
 pub use error::OpenError;
+pub use ever_named::EverNamed;
 pub use first_checkpoint::Opened;
 pub use log_loader::{Extent, Found};
 pub use meta_properties::{Identity, identity, name_cluster};
@@ -27,4 +28,3 @@ pub use ownership::check_ownership;
 pub use recover::MetadataLog;
 pub use recovery::Recovery;
 pub use restored::Restored;
-pub use told::Told;

@@ -22,13 +22,13 @@ use wire::Uuid;
 use wire::records::Batch;
 
 use super::error::OpenError;
+use super::ever_named::EverNamed;
 use super::lock;
 use super::log_loader::{Found, PENDING_BYTES_MAX, Wrote};
 use super::meta_properties::{self, Identity};
 use super::ownership::{METADATA_MARK, has_partitions};
 use super::recovery::Recovery;
 use super::restored::Restored;
-use super::told::Told;
 use super::{accept_loss, ownership, unreadable};
 use crate::dir::backlog::UNWRITTEN_BYTES_MAX;
 use crate::dir::log_dir::LogDir;
@@ -268,7 +268,7 @@ impl Recovery {
     pub fn restore(
         mut self,
         mut lookup: impl FnMut(Uuid, PartitionIndex) -> Option<Found>,
-        told: Arc<Told>,
+        told: Arc<EverNamed>,
     ) -> Result<Restored, OpenError> {
         self.told = Some(told);
         let removed = std::mem::take(&mut self.removed);

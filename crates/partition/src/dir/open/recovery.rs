@@ -13,8 +13,8 @@ use model::{PartitionIndex, Timestamp};
 use wire::Uuid;
 
 use super::error::OpenError;
+use super::ever_named::EverNamed;
 use super::log_loader::Log;
-use super::told::Told;
 use crate::dir::settings::DirSettings;
 
 /// A locked directory whose journal is not replayed yet.
@@ -51,7 +51,7 @@ pub struct Recovery {
     /// An operator accepted that logs are shorter than they were, the metadata log perhaps among them.
     pub(super) is_loss_accepted: bool,
     /// Partitions that the metadata log ever told of; `None` until it is read.
-    pub(super) told: Option<Arc<Told>>,
+    pub(super) told: Option<Arc<EverNamed>>,
     /// Partitions whose deletion took their files.
     pub(super) removed: BTreeSet<(Uuid, PartitionIndex)>,
     /// The journal's batches of others.

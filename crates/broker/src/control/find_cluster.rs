@@ -49,7 +49,7 @@ pub(crate) fn learn_cluster_id(env: &Env, servers: &[(String, u16)]) -> Result<S
         // A node that refuses the connection does so at once.
         pause.wait(Some(env.clock.now().plus(RETRY)));
     }
-    Err(BootError::Unintroduced { servers })
+    Err(BootError::UnknownCluster { servers })
 }
 
 /// A question for a node that is asked for the `count`th time: as a controller first, then as a broker, in turns.

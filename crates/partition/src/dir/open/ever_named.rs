@@ -6,16 +6,16 @@ use std::sync::Arc;
 use model::PartitionIndex;
 use wire::Uuid;
 
-/// All partitions that the metadata log ever told of, those of deleted topics too.
+/// All partitions that the metadata log ever named, those of deleted topics too.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct EverNamed {
     topics: BTreeMap<Uuid, Arc<str>>,
     pub(super) partitions: BTreeSet<(Uuid, PartitionIndex)>,
     /// Names of their directories.
     pub(super) names: BTreeSet<String>,
 }
 
-impl Told {
+impl EverNamed {
     pub fn note_topic(&mut self, id: Uuid, name: &str) {
         self.topics.insert(id, name.into());
     }

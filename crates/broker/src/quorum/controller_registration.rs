@@ -13,16 +13,20 @@ use wire::messages::controller_registration_request as asked;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-pub(crate) struct Enrolment {
+pub(crate) struct ControllerRegistration {
     request: ControllerRegistrationRequest,
     /// `None` while a request is under way.
     due: Option<Instant>,
     pause: Duration,
 }
 
-impl Enrolment {
+impl ControllerRegistration {
     /// `incarnation` is of this run of the process.
-    pub(crate) fn new(me: &raft::Me, incarnation: wire::Uuid, now: Instant) -> Enrolment {
+    pub(crate) fn new(
+        me: &raft::Me,
+        incarnation: wire::Uuid,
+        now: Instant,
+    ) -> ControllerRegistration {
         let listeners = me.listeners.iter().map(|at| asked::Listener {
             name: at.name.clone(),
             host: at.endpoint.host.clone(),
@@ -35,7 +39,7 @@ impl Enrolment {
             min_supported_version: levels.min,
             max_supported_version: levels.max,
         });
-        Enrolment {
+        ControllerRegistration {
             request: ControllerRegistrationRequest {
                 controller_id: me.replica.id.0,
                 incarnation_id: incarnation,
@@ -103,22 +107,22 @@ mod tests {
             seeds: Vec::new(),
             versions: raft::VersionRange { min: 0, max: 1 },
         };
-        let mut enrolment = Enrolment::new(&me, wire::Uuid([7; 16]), at(0));
-        let request = enrolment.take(at(0)).expect("it is due");
+        let mut registration = ControllerRegistration::new(&me, wire::Uuid([7; 16]), at(0));
+        let request = registration.take(at(0)).expect("it is due");
         assert_eq!(request.controller_id, 3);
         assert!(
             (request.features.iter())
                 .any(|it| it.name == "kraft.version" && it.max_supported_version == 1)
         );
-        assert!(enrolment.take(at(9)).is_none(), "one is under way");
+        assert!(registration.take(at(9)).is_none(), "one is under way");
         for pause in [2, 4, 8, 16, 32, 60, 60] {
-            enrolment.on_answer(false, at(100));
-            assert_eq!(enrolment.deadline(), Some(at(100 + pause)));
+            registration.on_answer(false, at(100));
+            assert_eq!(registration.deadline(), Some(at(100 + pause)));
         }
-        enrolment.on_answer(true, at(100));
-        assert_eq!(enrolment.deadline(), Some(at(101)));
-        enrolment.take(at(101));
-        enrolment.on_nobody(at(200));
-        assert_eq!(enrolment.deadline(), Some(at(201)));
+        registration.on_answer(true, at(100));
+        assert_eq!(registration.deadline(), Some(at(101)));
+        registration.take(at(101));
+        registration.on_nobody(at(200));
+        assert_eq!(registration.deadline(), Some(at(201)));
     }
 }

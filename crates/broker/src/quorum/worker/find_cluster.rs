@@ -9,38 +9,38 @@ use model::Instant;
 use raft::Event;
 
 use super::{Author, LIFECYCLE_WAIT_MAX, QuorumWorker};
-use crate::control::introduction;
+use crate::control::find_cluster;
 use crate::peers::{Answer, Lane, Outbound};
 
 /// The first question, and the pause between two.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 impl QuorumWorker {
-    pub(super) fn introduce(&mut self, now: Instant) {
+    pub(super) fn find_cluster(&mut self, now: Instant) {
         if !self.shared.state.cluster_id().is_empty() {
-            self.introduces_at = None;
+            self.finds_cluster_at = None;
             return;
         }
         let next = now.plus(ASKED_EVERY);
-        let at = *self.introduces_at.get_or_insert(next);
+        let at = *self.finds_cluster_at.get_or_insert(next);
         if now < at {
             return;
         }
-        self.introduces_at = Some(next);
-        self.introductions = self.introductions.wrapping_add(1);
+        self.finds_cluster_at = Some(next);
+        self.clusters_asked_for = self.clusters_asked_for.wrapping_add(1);
         let Some(endpoint) = self.controller.clone() else {
             return;
         };
         self.send_out(Outbound {
             target: (endpoint, Lane::Controller),
-            request: introduction::question(self.introductions),
+            request: find_cluster::question(self.clusters_asked_for),
             until: Some(now.plus(LIFECYCLE_WAIT_MAX)),
-            of: Author::Introduction,
+            of: Author::FindCluster,
         });
     }
 
-    pub(super) fn on_introduced(&mut self, answer: Answer) {
-        if let Some(cluster) = introduction::read(answer) {
+    pub(super) fn on_cluster_found(&mut self, answer: Answer) {
+        if let Some(cluster) = find_cluster::read(answer) {
             self.shared.metadata.step(Event::ClusterTold { cluster });
         }
     }
