@@ -19,7 +19,7 @@ pub(super) fn step_bytes_max(batch_bytes_max: usize) -> usize {
     STEP_BYTES_MAX.min(batch_bytes_max / 2)
 }
 
-/// The version in which the value of `record` is written: the one of Kafka 4.3, so that it can take over the log.
+/// The version in which the value of `record` is written: the one of Kafka 4.4, so that it can take over the log.
 #[must_use]
 pub fn record_version(record: &GroupRecord) -> i16 {
     match record {

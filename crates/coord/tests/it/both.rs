@@ -307,7 +307,7 @@ fn an_empty_consumer_group_is_deleted_or_forgotten() {
          fetch all              =>",
     );
     check_member(
-        "after 46s              => wrote 4
+        "after 46s              => wrote 5
          describe-consumer      => Empty
          restart                =>
          after 10m              => wrote 2
@@ -328,7 +328,7 @@ fn silent_members_with_long_names_are_removed_in_parts_and_hold_nobody_up() {
     // told.
     script += "after 42s =>
         join a group=h v=3 =>
-        after 3s => a: joined 1 range led by a of a; wrote 130\n";
+        after 3s => a: joined 1 range led by a of a; wrote 131\n";
     check(&script);
 }
 
@@ -339,10 +339,10 @@ fn what_is_refused_of_one_group_is_no_matter_of_another() {
          consumer n group=h     => n: epoch 2
          after 42s              =>
          join a group=i v=3     =>
-         refuse after 3s        => a: joined 1 range led by a of a; wrote 4
+         refuse after 3s        => a: joined 1 range led by a of a; wrote 5
          describe-consumer      => Stable m
          describe-consumer group=h => Empty
-         after 1s               => wrote 4
+         after 1s               => wrote 5
          describe-consumer      => Empty",
     );
 }

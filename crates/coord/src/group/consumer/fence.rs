@@ -7,6 +7,7 @@ use wire::group::GroupRecord;
 
 use super::records;
 use super::settle::Outlook;
+use super::target::NEVER;
 use super::timers::Wait;
 use super::{ConsumerGroup, Context, reason};
 use crate::Step;
@@ -102,7 +103,12 @@ impl ConsumerGroup {
             }
         }
         let hash = outlook.metadata_hash(cx.topics);
-        records.push(records::epoch(&self.id, self.epoch + 1, hash));
+        let epoch = self.epoch + 1;
+        records.push(records::epoch(&self.id, epoch, hash));
+        // Nobody is left who could be assigned anything: nothing has to be computed for the new epoch, and the next member is not held up.
+        if gone.len() == self.members.len() {
+            records.push(records::target_epoch(&self.id, epoch, NEVER));
+        }
         records
     }
 

@@ -188,12 +188,12 @@ fn a_member_that_wants_nothing_is_in_the_epoch_in_which_nothing_is_assigned() {
          epochs => 2 2
          leave a => -1
          state => Empty
-         epochs => 3 2",
+         epochs => 3 3",
     );
     play(
         "join a => 1:
          leave a => -1
-         epochs => 2 1
+         epochs => 2 2
          restart
          state => Empty",
     );
@@ -304,7 +304,7 @@ fn partitions_of_a_member_that_leaves_go_to_the_others() {
          beat b => 4: t0 t1
          leave b => -1
          state => Empty
-         epochs => 5 4",
+         epochs => 5 5",
     );
 }
 
