@@ -3,7 +3,9 @@
 #![allow(clippy::disallowed_methods)] // tests meet the operating system as users do
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::broker::{Broker, Dir, esker, failure};
@@ -44,6 +46,44 @@ fn starts_that_do_not_fit_their_cluster_are_refused_with_one_line() {
     // None of them has left anything behind.
     let lone = Broker::start_at(&addresses[0], &dir.0);
     assert_eq!(lone.stop(), Some(0));
+}
+
+/// A program that is no node has the address of a voter, and answers `answer` to whatever comes. Counts its connections.
+fn no_node(answer: &'static [u8]) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::default());
+    let counted: Arc<AtomicUsize> = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let _ = connection.read(&mut [0; 64]);
+            let _ = connection.write_all(answer);
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    (address.to_string(), count)
+}
+
+#[test]
+fn a_voter_that_is_no_node_is_one_line() {
+    for answer in [
+        &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+        &[0; 64],
+        &[0xff; 64],
+    ] {
+        let (address, count) = no_node(answer);
+        let (dir, own) = (Dir::new(), addresses().remove(0));
+        let node = Broker::start_node(1, &[own, address.clone()], &dir.0);
+        until(|| 20 <= count.load(Ordering::Relaxed));
+        let log = node.log();
+        let lines = log.lines().filter(|line| line.contains(&address));
+        let lines: Vec<&str> = lines.collect();
+        assert!(
+            lines.len() == 1 && lines[0].contains("not of the Kafka protocol"),
+            "{log}"
+        );
+        assert_eq!(node.stop(), Some(0));
+    }
 }
 
 #[test]

@@ -18,8 +18,8 @@ use model::Instant;
 use wire::messages::{ApiVersionsRequest, ApiVersionsResponse, ResponseHeader};
 use wire::{ApiKey, Message, Reader};
 
-pub(super) use self::intake::SharedBuffer;
-use self::intake::{Garbage, Intake};
+use self::intake::Intake;
+pub(super) use self::intake::{Garbage, SharedBuffer};
 use super::request::{Answer, Encodable};
 use super::versions::{Ceilings, Versions};
 

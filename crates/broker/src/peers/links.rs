@@ -14,7 +14,7 @@ use model::Instant;
 use raft::Endpoint;
 use wire::ApiKey;
 
-use super::link::{Link, Reply, SharedBuffer, Unknown};
+use super::link::{Garbage, Link, Reply, SharedBuffer, Unknown};
 use super::names::{Look, Names};
 use super::request::Encodable;
 use super::versions::Ceilings;
@@ -67,6 +67,8 @@ pub(crate) struct Links<T> {
     replies: Vec<Reply<T>>,
     /// Requests that the node at an address does not know, which the log says once.
     unknown: BTreeSet<(Endpoint, ApiKey)>,
+    /// Addresses that answered with garbage, which the log says once.
+    garbled: BTreeSet<Endpoint>,
 }
 
 impl<T> Links<T> {
@@ -80,6 +82,7 @@ impl<T> Links<T> {
             shared: SharedBuffer::new(),
             replies: Vec::new(),
             unknown: BTreeSet::new(),
+            garbled: BTreeSet::new(),
         }
     }
 
@@ -247,7 +250,12 @@ impl<T> Links<T> {
             };
             let recv = |into: &mut BytesMut| poller.recv(conn, into);
             match line.link.receive(&mut self.shared, recv) {
-                Ok(Ok(0) | Err(_)) => return self.end(poller, conn),
+                Ok(Ok(0)) => return self.end(poller, conn),
+                Ok(Err(Garbage)) => {
+                    let endpoint = line.target.0.clone();
+                    self.report_garbage(endpoint);
+                    return self.end(poller, conn);
+                }
                 Ok(Ok(_)) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -270,6 +278,19 @@ impl<T> Links<T> {
         }
         if is_over {
             self.end(poller, conn);
+        }
+    }
+
+    /// Says once that what listens at an address is no node.
+    fn report_garbage(&mut self, endpoint: Endpoint) {
+        let Endpoint { host, port, .. } = &endpoint;
+        if !self.garbled.contains(&endpoint) {
+            tracing::warn!(
+                target: env::logs::BROKER,
+                "{host}:{port} answers with what is not of the Kafka protocol: this node reaches no other one there. See which program listens at \
+                 that address, and that it is a listener of a node, without TLS",
+            );
+            self.garbled.insert(endpoint);
         }
     }
 
