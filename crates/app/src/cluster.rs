@@ -4,6 +4,7 @@
 //! picture: it is shown, and not waited for.
 
 mod asking;
+mod doors;
 mod findings;
 mod look;
 mod sights;

@@ -16,9 +16,9 @@ mod session;
 
 pub use admin::{
     ActiveProducer, BrokerInfo, Change, ClusterInfo, Committed, Created, DescribedTransaction,
-    Found, GroupInfo, GroupMember, ListedGroup, ListedTransaction, LogDir, NewTopic, OffsetSpec,
-    Part, PartitionInfo, QuorumInfo, QuorumSight, ReplicaEnds, ReplicaInfo, ReplicaReader,
-    Resource, Setting, SettingSource, Stored, VoterAddress, VoterKey,
+    Found, GroupInfo, GroupMember, Identity, ListedGroup, ListedTransaction, LogDir, NewTopic,
+    OffsetSpec, Part, PartitionInfo, QuorumInfo, QuorumSight, ReplicaEnds, ReplicaInfo,
+    ReplicaReader, Resource, Setting, SettingSource, Stored, VoterAddress, VoterKey,
 };
 pub use cluster::{Client, Options, Outage, Outages, Partition, Topic};
 pub use connection::Connection;

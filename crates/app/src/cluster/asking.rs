@@ -67,39 +67,24 @@ impl Asking {
         all.map(str::to_owned).collect()
     }
 
-    /// Asks all bootstrap addresses at once. Returns the first answer with its address, so that a broker that is silent delays nothing.
-    ///
-    /// # Errors
-    /// No address answered: the error of one that took the connection and ended it, else of any; or an address is none.
-    pub(super) fn ask_first<T: Send + 'static>(
+    /// Asks all bootstrap addresses at once.
+    pub(super) fn ask_each<T: Send + 'static>(
         &self,
-        what: &str,
-        question: fn(&mut Client) -> Result<T, Error>,
-    ) -> Result<(String, T), Error> {
+        question: impl Fn(&Env, &str, Options) -> Result<T, Error> + Clone + Send + 'static,
+    ) -> Answers<T> {
         let (sender, answers) = channel();
         for address in self.addresses() {
-            let sender = sender.clone();
-            self.at(&address).spawn(move |env, options| {
-                let client = Client::connect(env, &address, options);
-                let answer = client.and_then(|mut client| question(&mut client));
+            let (sender, question) = (sender.clone(), question.clone());
+            self.spawn(move |env, options| {
+                let answer = question(env, &address, options);
                 // Nobody waits for it any more.
                 let _ = sender.send((address, answer));
             });
         }
-        drop(sender);
-        let env = Env::real();
-        // The error of a socket says more than that the time is over, and comes a moment later.
-        let until = self.until.plus(SOCKET_SLACK);
-        let mut last = None;
-        while let Ok((address, answer)) = answers.recv_timeout(until.since(env.clock.now())) {
-            match answer {
-                Ok(answer) => return Ok((address, answer)),
-                Err(error @ (Error::Address { .. } | Error::Protocol { .. })) => return Err(error),
-                Err(_) if matches!(last, Some(Error::Lost { .. })) => {}
-                Err(error) => last = Some(error),
-            }
+        Answers {
+            answers,
+            asking: self.clone(),
         }
-        Err(last.unwrap_or_else(|| self.late(what)))
     }
 
     fn late(&self, what: &str) -> Error {
@@ -135,6 +120,39 @@ impl Asking {
             let mut client = Client::connect(env, &bootstrap, options)?;
             what(&mut client)
         })
+    }
+}
+
+/// Answers of several addresses, on their way.
+pub(super) struct Answers<T> {
+    answers: Receiver<(String, Result<T, Error>)>,
+    asking: Asking,
+}
+
+impl<T> Answers<T> {
+    /// The next answer with its address. `None` if all are here, or the time is over.
+    pub(super) fn next_until(&self, until: Instant) -> Option<(String, Result<T, Error>)> {
+        let left = until.since(Env::real().clock.now());
+        self.answers.recv_timeout(left).ok()
+    }
+
+    /// The first answer with its address, so that a broker that is silent delays nothing.
+    ///
+    /// # Errors
+    /// No address answered: the error of one that took the connection and ended it, else of any; or an address is none.
+    pub(super) fn first(&self, what: &str) -> Result<(String, T), Error> {
+        // The error of a socket says more than that the time is over, and comes a moment later.
+        let until = self.asking.until.plus(SOCKET_SLACK);
+        let mut last = None;
+        while let Some((address, answer)) = self.next_until(until) {
+            match answer {
+                Ok(answer) => return Ok((address, answer)),
+                Err(error @ (Error::Address { .. } | Error::Protocol { .. })) => return Err(error),
+                Err(_) if matches!(last, Some(Error::Lost { .. })) => {}
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| self.asking.late(what)))
     }
 }
 

@@ -3,12 +3,10 @@
 //! Each question has a thread and a connection of its own. An answer that is not there in time is an error of that question alone.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use client::{
-    BrokerInfo, Client, ClusterInfo, Error, LogDir, Options, QuorumInfo, QuorumSight, ReplicaInfo,
-    Stored, Topic,
+    BrokerInfo, Client, ClusterInfo, Error, LogDir, QuorumInfo, ReplicaInfo, Stored, Topic,
 };
 use env::Env;
 use wire::ErrorCode;
@@ -16,8 +14,9 @@ use wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopi
 use wire::messages::{ListOffsetsRequest, ListPartitionReassignmentsRequest};
 
 use super::asking::{Asking, Pending};
+use super::doors;
 use super::sights::{self, Sights};
-use super::unheard::{IS_FULL, Unheard, is_it, is_late};
+use super::unheard::{Unheard, waits};
 use super::{Details, Moving, Seen, Still, details, findings};
 use crate::arguments::Global;
 use crate::failure::Failure;
@@ -26,13 +25,8 @@ use crate::failure::Failure;
 const PROBES_MAX: usize = 5;
 /// A reassignment that does not move is looked at again after this pause, if there is time.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// A node that waits for others says at once for which.
-const WAITS_WAIT: Duration = Duration::from_secs(1);
 /// A broker that has not answered by then is shown as one that does not.
 const BROKER_WAIT: Duration = Duration::from_secs(3);
-
-/// Any broker of a cluster knows the others.
-const OTHERS: &str = "If its cluster has others, name one of them with --bootstrap HOST:PORT";
 
 /// Everything about a cluster. An error says that no broker of it answers.
 pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
@@ -43,9 +37,12 @@ pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
         until: env.clock.now().plus(timeout),
         timeout,
     };
-    let first = asking.for_at_most(BROKER_WAIT);
-    let first = first.ask_first("describing the cluster", Client::describe_cluster);
-    let (first, cluster) = first.map_err(waits)?;
+    let doors::Entrance {
+        bootstrap,
+        address: first,
+        cluster,
+    } = doors::enter(&asking, BROKER_WAIT)?;
+    let asking = asking.at(&bootstrap);
     let brokers = cluster.brokers.iter();
     let numbers = brokers.map(|broker| (super::address(broker), broker.id));
     let numbers: BTreeMap<String, i32> = numbers.collect();
@@ -347,56 +344,6 @@ fn still(dirs: &LogDirs, leader: i32, of: &Moving) -> Option<Duration> {
     files(dirs, leader, of).find_map(|it| it.reassignment_still)
 }
 
-/// The failure of a broker that took the connection and answered nothing: it has no place for it, or is no member of its cluster yet. One
-/// that is none answers questions about the quorum.
-fn waits(error: Error) -> Failure {
-    let address = match &error {
-        Error::NoGreeting { address, source } if is_late(source.kind()) => {
-            let what = format!("{address} took the connection and gave no answer: {source}");
-            return Failure::new(what).hint(format!(
-                "{} Or is it no Kafka listener without TLS? {OTHERS}",
-                is_it(true)
-            ));
-        }
-        Error::Lost { address, .. } => address,
-        Error::Connect { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
-            return Failure::new(&error)
-                .hint(format!("start a broker there with `esker serve`. {OTHERS}"));
-        }
-        _ => return error.into(),
-    };
-    let options = Options {
-        timeout: WAITS_WAIT,
-        io_timeout: WAITS_WAIT,
-        ..Options::default()
-    };
-    let sight = Client::quorum_at(&Env::real(), address, options);
-    let said = match sight {
-        Ok(QuorumSight {
-            cut_off: Some(words),
-            ..
-        }) => words,
-        Ok(QuorumSight {
-            quorum: Err(why @ Error::NoController { .. }),
-            ..
-        }) => why.to_string(),
-        _ => {
-            let what = format!("{address} took the connection and ended it: {error}");
-            return Failure::new(what).hint(format!("{IS_FULL} Or has it just started? {OTHERS}"));
-        }
-    };
-    let words = model::printable(&said);
-    if said.contains("a new cluster begins") {
-        return Failure::new(format!("{address} is up and serves nobody: {words}"))
-            .hint("start the voters that are missing");
-    }
-    let what =
-        format!("{address} is up and serves nobody: it waits for voters of its cluster ({words})");
-    Failure::new(what).hint(
-        "start the other voters: it takes a majority of them, and in a new cluster all; its log says whom it does not reach",
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -418,23 +365,5 @@ mod tests {
         assert!(look(&global).is_err());
         let took = env.clock.now().since(began);
         assert!(took < Duration::from_secs(2), "{took:?}");
-    }
-
-    /// A connection that was lost was taken for a sign of missing voters, whatever the broker said of its quorum.
-    #[test]
-    #[allow(clippy::disallowed_methods)] // a real peer
-    fn a_lost_connection_alone_is_no_sign_that_voters_are_missing() {
-        let full = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = full.local_addr().expect("it listens").to_string();
-        let ends = std::thread::spawn(move || drop(full.accept()));
-        let failure = waits(Error::Lost {
-            address: address.clone(),
-            source: ErrorKind::UnexpectedEof.into(),
-        });
-        ends.join().expect("it was asked about the quorum");
-        let text = format!("{failure:?}");
-        assert!(text.contains("took the connection and ended it"), "{text}");
-        assert!(text.contains("max.connections"), "{text}");
-        assert!(!text.contains("voters"), "{text}");
     }
 }

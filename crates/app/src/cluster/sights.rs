@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use client::{Client, Error, Options, QuorumInfo, QuorumSight};
 use env::Env;
-use wire::messages::DescribeClusterRequest;
 
 use super::asking::Asking;
 
@@ -147,7 +146,7 @@ impl Found {
 pub(super) struct Voter {
     /// Its words, where it is a broker without a part in its cluster.
     pub(super) cut_off: Option<String>,
-    /// Of the cluster that it is a broker of.
+    /// Of its cluster.
     pub(super) cluster_id: Option<String>,
 }
 
@@ -160,23 +159,18 @@ pub(super) fn voters(asking: &Asking, asked: &[(i32, String)]) -> BTreeMap<i32, 
             let sight = asking
                 .at(address)
                 .ask_alone(move |env, options| Client::quorum_at(env, &at, options));
-            let cluster = asking.at(address).ask(|client| {
-                let request = DescribeClusterRequest {
-                    endpoint_type: 1,
-                    ..DescribeClusterRequest::default()
-                };
-                client.call_any(&request)
-            });
-            (*number, sight, cluster)
+            let at = address.clone();
+            let identity =
+                asking.ask_alone(move |env, options| Client::identity_at(env, &at, options));
+            (*number, sight, identity)
         })
         .collect();
     let mut voters = BTreeMap::new();
-    for (number, sight, cluster) in pending {
+    for (number, sight, identity) in pending {
         let Ok(sight) = sight.get("") else { continue };
-        let cluster = cluster.get("").ok().filter(|told| told.error_code == 0);
         let voter = Voter {
             cut_off: sight.cut_off,
-            cluster_id: cluster.map(|told| told.cluster_id),
+            cluster_id: identity.get("").ok().and_then(|it| it.cluster_id),
         };
         voters.insert(number, voter);
     }

@@ -4,7 +4,16 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use client::Error;
+use client::{Client, Error, Options, QuorumSight};
+use env::Env;
+
+use crate::failure::Failure;
+
+/// A node that waits for others says at once for which.
+const WAITS_WAIT: Duration = Duration::from_secs(1);
+
+/// Any broker of a cluster knows the others.
+const OTHERS: &str = "If its cluster has others, name one of them with --bootstrap HOST:PORT";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unheard {
@@ -69,7 +78,7 @@ pub(super) fn is_it(is_open: bool) -> &'static str {
     }
 }
 
-pub(super) fn is_late(kind: ErrorKind) -> bool {
+fn is_late(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
@@ -84,5 +93,78 @@ impl fmt::Display for Unheard {
             | Unheard::Ended(why)
             | Unheard::Refuses(why) => write!(out, "does not answer: {why}"),
         }
+    }
+}
+
+/// The failure of a broker that took the connection and answered nothing: it has no place for it, or is no member of its cluster yet. One
+/// that is none answers questions about the quorum.
+pub(super) fn waits(error: Error) -> Failure {
+    let address = match &error {
+        Error::NoGreeting { address, source } if is_late(source.kind()) => {
+            let what = format!("{address} took the connection and gave no answer: {source}");
+            return Failure::new(what).hint(format!(
+                "{} Or is it no Kafka listener without TLS? {OTHERS}",
+                is_it(true)
+            ));
+        }
+        Error::Lost { address, .. } => address,
+        Error::Connect { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
+            return Failure::new(&error)
+                .hint(format!("start a broker there with `esker serve`. {OTHERS}"));
+        }
+        _ => return error.into(),
+    };
+    let options = Options {
+        timeout: WAITS_WAIT,
+        io_timeout: WAITS_WAIT,
+        ..Options::default()
+    };
+    let sight = Client::quorum_at(&Env::real(), address, options);
+    let said = match sight {
+        Ok(QuorumSight {
+            cut_off: Some(words),
+            ..
+        }) => words,
+        Ok(QuorumSight {
+            quorum: Err(why @ Error::NoController { .. }),
+            ..
+        }) => why.to_string(),
+        _ => {
+            let what = format!("{address} took the connection and ended it: {error}");
+            return Failure::new(what).hint(format!("{IS_FULL} Or has it just started? {OTHERS}"));
+        }
+    };
+    let words = model::printable(&said);
+    if said.contains("a new cluster begins") {
+        return Failure::new(format!("{address} is up and serves nobody: {words}"))
+            .hint("start the voters that are missing");
+    }
+    let what =
+        format!("{address} is up and serves nobody: it waits for voters of its cluster ({words})");
+    Failure::new(what).hint(
+        "start the other voters: it takes a majority of them, and in a new cluster all; its log says whom it does not reach",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection that was lost was taken for a sign of missing voters, whatever the broker said of its quorum.
+    #[test]
+    #[allow(clippy::disallowed_methods)] // a real peer
+    fn a_lost_connection_alone_is_no_sign_that_voters_are_missing() {
+        let full = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = full.local_addr().expect("it listens").to_string();
+        let ends = std::thread::spawn(move || drop(full.accept()));
+        let failure = waits(Error::Lost {
+            address: address.clone(),
+            source: ErrorKind::UnexpectedEof.into(),
+        });
+        ends.join().expect("it was asked about the quorum");
+        let text = format!("{failure:?}");
+        assert!(text.contains("took the connection and ended it"), "{text}");
+        assert!(text.contains("max.connections"), "{text}");
+        assert!(!text.contains("voters"), "{text}");
     }
 }

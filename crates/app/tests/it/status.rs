@@ -87,6 +87,71 @@ fn a_voter_that_is_a_controller_alone_is_no_fault_and_offers_no_produce() {
     assert_eq!(voters(&nodes[0]), [1, 2, 3]);
 }
 
+/// A client that asks it for brokers waits until its connection is closed.
+#[test]
+fn a_controller_alone_says_that_it_is_one_and_hides_no_broker() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new()], addresses());
+    let voters = format!("1@{}", addresses[0]);
+    let start = |id: &str, role: &str, listen: &str, data: &Dir| {
+        let more = ["--node-id", id, "--roles", role, "--voters", &voters];
+        Broker::start_as(listen, &data.0, &more)
+    };
+    let door = format!("CONTROLLER://{}", addresses[0]);
+    let controller = start("1", "controller", &door, &dirs[0]);
+    let broker = start("2", "broker", &addresses[1], &dirs[1]);
+    until(|| is_clean(&broker));
+    let status = |asked: &str| esker(&["cluster", "status"], asked, b"");
+    let (code, error) = failure(&status(&addresses[0]));
+    let plain = format!("{} is the address of a controller", addresses[0]);
+    assert!(code == 1 && error.contains(&plain), "{error}");
+    assert!(error.contains("esker cluster quorum"), "{error}");
+    let both = format!("{},{}", addresses[0], addresses[1]);
+    for _ in 0..8 {
+        let output = status(&both);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{error}");
+    }
+    drop((controller, broker));
+}
+
+/// Nodes 1 and 2 keep the metadata and serve clients at one address.
+#[test]
+fn a_controller_alone_leads_to_the_controllers_that_are_brokers() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let voter = |(id, address): (usize, &String)| format!("{id}@{address}");
+    let voters: Vec<String> = (1..).zip(&addresses).map(voter).collect();
+    let voters = voters.join(",");
+    let door = format!("CONTROLLER://{}", addresses[2]);
+    let own = ["--node-id", "3", "--roles", "controller"];
+    let own = [&own[..], &["--voters", &voters]].concat();
+    let _alone = Broker::start_as(&door, &dirs[2].0, &own);
+    let start = |id: usize| Broker::start_node(id, &addresses, &dirs[id - 1].0);
+    let nodes: Vec<Broker> = (1..=2).map(start).collect();
+    until(|| is_clean(&nodes[0]));
+    until(|| {
+        let output = esker(&["cluster", "status"], &addresses[2], b"");
+        output.status.success()
+    });
+}
+
+#[test]
+fn addresses_of_two_clusters_are_not_shown_as_one() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new()], addresses());
+    let start = |at: usize| Broker::start_at(&addresses[at], &dirs[at].0);
+    let nodes = [start(0), start(1)];
+    let id = |node: &Broker| {
+        let status = node.json(&["--json", "cluster", "status"]);
+        status["cluster_id"].as_str().unwrap().to_owned()
+    };
+    let output = esker(&["cluster", "status"], &addresses[..2].join(","), b"");
+    let (code, error) = failure(&output);
+    assert_eq!((code, output.stdout.len()), (1, 0), "{error}");
+    for (address, node) in addresses.iter().zip(&nodes) {
+        let is = format!("{address} is of cluster {}", id(node));
+        assert!(error.contains(&is), "{error}");
+    }
+}
+
 #[test]
 fn a_broker_that_is_cut_off_from_the_controller_is_not_believed() {
     let (dirs, addresses) = ([Dir::new(), Dir::new()], addresses());

@@ -1,15 +1,28 @@
-//! Questions about brokers: the cluster, log directories, active producers.
+//! Questions about nodes: the cluster, who is at an address, log directories, active producers.
 
 use std::time::Duration;
 
 use env::Env;
+use wire::ErrorCode;
 use wire::messages::describe_cluster_response::DescribeClusterBroker;
 use wire::messages::describe_log_dirs_response::{DescribeLogDirsPartition, DescribeLogDirsResult};
 use wire::messages::describe_producers_request::TopicRequest;
 use wire::messages::{DescribeClusterRequest, DescribeLogDirsRequest, DescribeProducersRequest};
 
-use crate::cluster::{Client, Options};
+use crate::cluster::{Client, Options, host_port};
 use crate::error::Error;
+
+/// What a door of controllers is asked for (KIP-919).
+const CONTROLLERS: i8 = 2;
+
+/// The node at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// `None` while it is part of none.
+    pub cluster_id: Option<String>,
+    /// Addresses of the controllers, at a door of controllers; `None` at one of brokers.
+    pub controllers: Option<Vec<String>>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterInfo {
@@ -95,6 +108,37 @@ impl Client {
                 controller: Some(response.controller_id).filter(|id| *id >= 0),
                 brokers: response.brokers.iter().map(broker).collect(),
             })
+        })
+    }
+
+    /// The cluster that the node at an address is of, and whether clients are served there.
+    ///
+    /// # Errors
+    /// The node gives no answer, or does not know the question: a broker of before Kafka 2.8, a controller of before 3.7.
+    pub fn identity_at(env: &Env, address: &str, options: Options) -> Result<Identity, Error> {
+        let mut client = Client::aside(env, address, options)?;
+        let address = client.bootstrap().first().cloned().unwrap_or_default();
+        let mut request = DescribeClusterRequest {
+            endpoint_type: 1,
+            ..DescribeClusterRequest::default()
+        };
+        let mut response = client.call_at(&address, &request)?;
+        let is_at_controllers = response.error_code == ErrorCode::MismatchedEndpointType.code();
+        if is_at_controllers {
+            request.endpoint_type = CONTROLLERS;
+            response = client.call_at(&address, &request)?;
+        }
+        let words = response.error_message.as_deref();
+        Error::check(
+            response.error_code,
+            || format!("describing {address}"),
+            words,
+        )?;
+        let nodes = response.brokers.iter();
+        let controllers = nodes.map(|node| host_port(&node.host, node.port));
+        Ok(Identity {
+            cluster_id: Some(response.cluster_id).filter(|id| !id.is_empty()),
+            controllers: is_at_controllers.then(|| controllers.collect()),
         })
     }
 

@@ -12,7 +12,7 @@ mod topics;
 mod transactions;
 
 pub use configs::{Change, Resource, Setting, SettingSource};
-pub use describe::{ActiveProducer, BrokerInfo, ClusterInfo, LogDir, Stored};
+pub use describe::{ActiveProducer, BrokerInfo, ClusterInfo, Identity, LogDir, Stored};
 pub(crate) use groups::Committer;
 pub use groups::{Committed, GroupInfo, GroupMember, ListedGroup, Part};
 pub use offsets::{Found, OffsetSpec};
