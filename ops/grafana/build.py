@@ -63,6 +63,7 @@ DASHBOARDS = {
         ("Metadata not acted on", "short", "timeseries", (now("esker_metadata_lag_records"), "{{instance}}"),
          ("deriv(" + now("esker_metadata_log_end_offset") + "[5m])", "written each second {{instance}}")),
         ("Snapshots of the metadata", "s", "timeseries", (now("esker_metadata_snapshot_age_seconds"), "age {{instance}}"),
+         (now("esker_metadata_snapshot_failing_seconds"), "not written {{instance}}"),
          (now("esker_metadata_snapshot_bytes"), "bytes {{instance}}")),
         ("Partitions", "short", "timeseries", (known("esker_cluster_partitions"), "of the cluster"), (now("esker_partitions"), "replicas on {{instance}}")),
         ("Version", "short", "stat", (now("esker_build_info"), "{{version}}")),

@@ -22,6 +22,7 @@ use super::snapshot_files::SnapshotDir;
 use super::vote_file::{load, store};
 use crate::event_loop::bench::Bench;
 use crate::mail::quorum::Order;
+use crate::metrics::{Form, Process, Watch};
 use crate::quorum::QuorumWorker;
 
 const DIR: &str = "/data";
@@ -204,10 +205,24 @@ fn a_snapshot_that_cannot_be_written_is_said_once_and_tried_again() {
     (bench.shard.desk.shared.mail.quorum).order([Order::TakeSnapshot]);
     worker.take_orders();
     bench.fill_disk();
-    for _ in 0..3 {
+    let mut watch = Watch::new(&bench.shard.desk.shared);
+    let mut seen = || {
+        let page = watch.page(Form::accepted(""), Process::default());
+        let mut values = page.lines().filter_map(|line| {
+            let value = line.strip_prefix("esker_metadata_snapshot_failing_seconds ")?;
+            value.parse::<f64>().ok()
+        });
+        let told = watch.readiness().unwrap_or_else(|why| why);
+        (values.next(), told)
+    };
+    for seconds in [0, 5, 10] {
         let Turn::Sleep { until: Some(until) } = writer.turn() else {
             panic!("it rests and tries again");
         };
+        let (value, told) = seen();
+        assert_eq!(value.map(f64::floor), Some(f64::from(seconds)));
+        let note = format!("no snapshot of the metadata could be written for {seconds} s");
+        assert!(told.contains(&note), "{told}");
         assert_eq!(snapshots(&bench), []);
         assert_eq!(
             writer.turn(),
@@ -219,6 +234,9 @@ fn a_snapshot_that_cannot_be_written_is_said_once_and_tried_again() {
     bench.empty_disk();
     assert_eq!(writer.turn(), Turn::Sleep { until: None });
     assert_eq!(snapshots(&bench).len(), 1);
+    let (value, told) = seen();
+    assert_eq!(value, Some(0.0));
+    assert!(!told.contains("snapshot"), "{told}");
     drop(kept);
     let lines = written.0.lock().clone();
     let lines: Vec<&String> = lines

@@ -18,6 +18,8 @@ pub(crate) struct NodeCounts {
     replicated_bytes: AtomicU64,
     /// When a snapshot of the metadata was written last, as an [`Instant`]; 0 before the first.
     snapshot_at: AtomicU64,
+    /// Since when none can be written, as an [`Instant`]; 0 while they can.
+    snapshot_fails_since: AtomicU64,
 }
 
 /// The counters at one moment.
@@ -29,19 +31,21 @@ pub(crate) struct Counted {
     pub(crate) isr_grows: u64,
     pub(crate) replicated_bytes: u64,
     pub(crate) snapshot_at: Option<Instant>,
+    pub(crate) snapshot_fails_since: Option<Instant>,
 }
 
 impl NodeCounts {
     pub(crate) fn read(&self) -> Counted {
         let number = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
-        let snapshot_at = number(&self.snapshot_at);
+        let moment = |cell: &AtomicU64| Some(Instant(number(cell))).filter(|at| 0 < at.0);
         Counted {
             elections: number(&self.elections),
             elections_unclean: number(&self.elections_unclean),
             isr_shrinks: number(&self.isr_shrinks),
             isr_grows: number(&self.isr_grows),
             replicated_bytes: number(&self.replicated_bytes),
-            snapshot_at: (0 < snapshot_at).then_some(Instant(snapshot_at)),
+            snapshot_at: moment(&self.snapshot_at),
+            snapshot_fails_since: moment(&self.snapshot_fails_since),
         }
     }
 
@@ -53,6 +57,12 @@ impl NodeCounts {
     /// A snapshot of the metadata is whole.
     pub(crate) fn on_snapshot(&self, now: Instant) {
         self.snapshot_at.store(now.0, Ordering::Relaxed);
+        self.snapshot_fails_since.store(0, Ordering::Relaxed);
+    }
+
+    /// The first of several tries to write a snapshot of the metadata has failed.
+    pub(crate) fn on_snapshot_failed(&self, now: Instant) {
+        (self.snapshot_fails_since).store(now.0.max(1), Ordering::Relaxed);
     }
 
     /// Records that the active controller, this node, wrote on `before` are committed.

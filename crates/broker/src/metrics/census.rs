@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use meta::NO_LEADER;
-use model::{BrokerId, PartitionIndex};
+use model::{BrokerId, PartitionIndex, Timestamp};
 
 use super::sink::Sink;
 use super::table as metric;
@@ -197,13 +197,40 @@ fn write_quorum(page: &mut impl Sink, shared: &Shared) {
         .map_or(0, |committed| committed.0 - image.end());
     page.one(&metric::METADATA_LAG, behind.max(0));
     // The controller of a lone node writes nothing while nothing changes, and a leader has all that there is.
-    let age_ms = shared.env.clock.wall_ms().0 - image.last_time().0;
+    let age_ms = age_ms(image.last_time(), shared.env.clock.wall_ms());
     let is_told = shared.state.is_alone()
         || sight.is_active
         || shared.catalog.config().metadata_idle_max.is_zero();
-    let age_ms = if is_told { 0 } else { age_ms.max(0) };
+    let age_ms = if is_told { 0 } else { age_ms };
     page.one(&metric::METADATA_LAG_TIME, age_ms as f64 / 1e3);
     let since = counted.snapshot_at.unwrap_or(shared.lifetime.started_at);
     page.one(&metric::SNAPSHOT_AGE, now.since(since).as_secs_f64());
     page.one(&metric::SNAPSHOT_SIZE, sight.snapshot_bytes);
+    let fails_for = counted.snapshot_fails_since.map(|since| now.since(since));
+    let fails_for = fails_for.unwrap_or_default();
+    page.one(&metric::SNAPSHOT_FAILS, fails_for.as_secs_f64());
+}
+
+/// The age of metadata of `then`; 0 of none, whose time is none either.
+fn age_ms(then: Timestamp, now: Timestamp) -> i64 {
+    if 0 < then.0 {
+        (now.0 - then.0).max(0)
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::Image;
+
+    use super::*;
+
+    #[test]
+    fn a_node_without_metadata_is_not_late_since_1970() {
+        let now = Timestamp(1_900_000_000_000);
+        assert_eq!(age_ms(Image::default().last_time(), now), 0);
+        assert_eq!(age_ms(Timestamp(now.0 - 1_500), now), 1_500);
+        assert_eq!(age_ms(Timestamp(now.0 + 1), now), 0);
+    }
 }

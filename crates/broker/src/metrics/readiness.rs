@@ -24,6 +24,7 @@ pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
     let is_ready = outside.is_none();
     // A directory in trouble may be why.
     let mut notes = dir_troubles(shared);
+    notes.extend(snapshot_trouble(shared));
     notes.insert(
         if is_ready { 0 } else { notes.len() },
         outside.unwrap_or_else(|| "ready".to_owned()),
@@ -57,6 +58,15 @@ fn dir_troubles(shared: &Shared) -> Vec<String> {
         }
     }
     troubles
+}
+
+/// The metadata log grows meanwhile.
+fn snapshot_trouble(shared: &Shared) -> Option<String> {
+    let since = shared.meters.counts.read().snapshot_fails_since?;
+    let time = shared.env.clock.now().since(since).as_secs();
+    Some(format!(
+        "no snapshot of the metadata could be written for {time} s, the log of this node says why"
+    ))
 }
 
 /// The reason why this node has no part in its cluster now.

@@ -154,10 +154,12 @@ metrics! {
     METADATA_END "esker_metadata_log_end_offset" Gauge [] "the end of the metadata log here (log-end-offset)";
     METADATA_LAG "esker_metadata_lag_records" Gauge [] "records that are known to be committed and that this node does not act on yet";
     METADATA_LAG_TIME "esker_metadata_lag_seconds" Gauge []
-        "the age of the newest metadata that this node acts on, by the clocks of controller and node; 0 on the active controller and a lone node (last-applied-record-lag-ms)";
+        "the age of the newest metadata that this node acts on, by the clocks of controller and node; 0 on the active controller, a lone node, and a node that has none yet (last-applied-record-lag-ms)";
     SNAPSHOT_AGE "esker_metadata_snapshot_age_seconds" Gauge []
         "since this node wrote or fetched a snapshot of the metadata, or since its start (LatestSnapshotGeneratedAgeMs)";
     SNAPSHOT_SIZE "esker_metadata_snapshot_bytes" Gauge [] "size of the newest snapshot of the metadata; 0 before the first (LatestSnapshotGeneratedBytes)";
+    SNAPSHOT_FAILS "esker_metadata_snapshot_failing_seconds" Gauge []
+        "for how long this node has not been able to write a snapshot of the metadata; 0 while it is";
 
     GROUPS "esker_groups" Gauge [] "groups with committed offsets";
     GROUP_LAG "esker_group_lag_records" Gauge ["group", "topic"]

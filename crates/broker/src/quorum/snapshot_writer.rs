@@ -92,6 +92,7 @@ impl SnapshotWriter {
                         "cannot write a snapshot of the metadata: {error}; it is tried again every {} s, and the metadata log keeps its records until then",
                         RETRY.as_secs(),
                     );
+                    self.shared.meters.counts.on_snapshot_failed(now);
                 }
                 self.has_complained = true;
                 self.rests_until = Some(now.plus(RETRY));
