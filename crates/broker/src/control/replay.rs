@@ -60,3 +60,16 @@ pub(crate) fn replay(image: &mut Image, batch: &Batch) -> Result<Vec<Record>, Un
     apply(image, batch, &records)?;
     Ok(records)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StartError;
+
+    #[test]
+    fn a_start_that_fails_for_a_record_names_the_log_once() {
+        let missing = ReplayError::NoTopicNamed("t".to_owned());
+        let error = StartError::from(Unfit::from(missing));
+        assert_eq!(error.to_string(), "metadata log: there is no topic t");
+    }
+}

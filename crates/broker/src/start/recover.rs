@@ -21,7 +21,7 @@ use wire::records::Batch;
 use crate::control::boot::{Snapshots, begin_at, boot, history, is_only_voter, voters_before};
 use crate::control::broker_epoch_file::Before;
 use crate::control::find_cluster::learn_cluster_id;
-use crate::control::{self};
+use crate::control::{self, Unfit};
 use crate::control::{METADATA_PARTITION, METADATA_TOPIC};
 use crate::dir_choice;
 use crate::ids::random_uuid;
@@ -238,7 +238,8 @@ pub(super) fn recover(env: &Env, settings: &Settings) -> Result<Recovered, Start
     );
     let places = Places::new(node, residents.clone(), missing, is_alone);
     let mut placed = image.clone();
-    placed.replay(placed.next_place(), &moved)?;
+    let fits = placed.replay(placed.next_place(), &moved);
+    fits.map_err(Unfit::from)?;
     let mut topics = Topics::default();
     for topic in placed.topics() {
         let overrides: Arc<Overrides> = image.overrides(&Resource::topic(&topic.name));

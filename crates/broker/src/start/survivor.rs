@@ -44,7 +44,7 @@ pub enum SurvivorError {
     Unfit(#[from] Unfit),
     #[error(transparent)]
     Boot(#[from] BootError),
-    #[error(transparent)]
+    #[error("metadata log: {0}")]
     Replay(#[from] ReplayError),
     #[error("cannot write the snapshot: {0}")]
     Encode(#[from] RecordWriteError),

@@ -65,51 +65,51 @@ const VIEWS_COUNT: usize = View::Tokens as usize + 1;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    #[error("metadata log: topic {0} is created twice")]
+    #[error("topic {0} is created twice")]
     TopicTwice(String),
-    #[error("metadata log: no topic has the id {0}")]
+    #[error("no topic has the id {0}")]
     NoTopic(Uuid),
-    #[error("metadata log: there is no topic {0}")]
+    #[error("there is no topic {0}")]
     NoTopicNamed(String),
-    #[error("metadata log: topic {topic} has {count} partitions, and the record names {partition}")]
+    #[error("topic {topic} has {count} partitions, and the record names {partition}")]
     NoPartition {
         topic: String,
         partition: i32,
         count: usize,
     },
-    #[error("metadata log: broker {0} is not registered")]
+    #[error("broker {0} is not registered")]
     NoBroker(BrokerId),
-    #[error("metadata log: controller {0} is not registered")]
+    #[error("controller {0} is not registered")]
     NoController(BrokerId),
-    #[error("metadata log: broker {broker} has the epoch {known}, and the record names {got}")]
+    #[error("broker {broker} has the epoch {known}, and the record names {got}")]
     BrokerEpoch {
         broker: BrokerId,
         known: i64,
         got: i64,
     },
-    #[error("metadata log: {field} of broker {broker} becomes {value}, which is not known")]
+    #[error("{field} of broker {broker} becomes {value}, which is not known")]
     BrokerState {
         broker: BrokerId,
         field: &'static str,
         value: i8,
     },
-    #[error("metadata log: settings of a resource of type {0}")]
+    #[error("settings of a resource of type {0}")]
     Resource(i8),
     #[error(
-        "metadata log: metadata.version {0} is not known: a newer version of the software wrote it, or one before Kafka 3.3"
+        "metadata.version {0} is not known: a newer version of the software wrote it, or one before Kafka 3.3"
     )]
     MetadataVersion(i16),
-    #[error("metadata log: producer ids go back from {known} to {got}")]
+    #[error("producer ids go back from {known} to {got}")]
     ProducerIds { known: i64, got: i64 },
-    #[error("metadata log: no access rule has the id {0}")]
+    #[error("no access rule has the id {0}")]
     NoAcl(Uuid),
-    #[error("metadata log: a transaction begins within another")]
+    #[error("a transaction begins within another")]
     TransactionTwice,
     #[error("snapshot: it ends within a transaction")]
     TransactionOpen,
-    #[error("metadata log: a transaction ends that never began")]
+    #[error("a transaction ends that never began")]
     NoTransaction,
-    #[error("metadata log: a batch at offset {base} comes after offset {end}")]
+    #[error("a batch at offset {base} comes after offset {end}")]
     Backwards { base: i64, end: i64 },
 }
 
