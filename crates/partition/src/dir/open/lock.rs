@@ -12,16 +12,14 @@ pub(super) const LOCK_NAME: &str = ".lock";
 
 /// Holds the directory against every other process.
 pub(super) fn lock(env: &Env, path: &Path) -> Result<Box<dyn Lock>, OpenError> {
-    let held = env.disk.lock(&path.join(LOCK_NAME));
+    let file = path.join(LOCK_NAME);
+    let held = env.disk.lock(&file);
     held.map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => OpenError::Locked {
             holder: error.to_string(),
             path: path.to_path_buf(),
         },
-        _ => OpenError::Io {
-            path: path.to_path_buf(),
-            error,
-        },
+        _ => OpenError::Io { path: file, error },
     })
 }
 

@@ -50,6 +50,14 @@ pub struct MetadataLog {
     pub log_start: Offset,
 }
 
+/// The failure of an operation at `path`.
+fn failed_at(path: &Path) -> impl Fn(io::Error) -> OpenError + Copy {
+    move |error| OpenError::Io {
+        path: path.to_path_buf(),
+        error,
+    }
+}
+
 impl Recovery {
     /// Locks `path` (creating it if needed) and reads its identity and checkpoint.
     pub fn begin(
@@ -59,19 +67,18 @@ impl Recovery {
         fresh: &dyn Fn() -> Identity,
     ) -> Result<(Recovery, Identity), OpenError> {
         let disk = &env.disk;
-        let at = |error| OpenError::Io {
-            path: path.to_path_buf(),
-            error,
-        };
+        let at = failed_at(path);
+        let identity_path = path.join(meta_properties::IDENTITY_NAME);
+        let of_identity = failed_at(&identity_path);
         ownership::check_ownership(env, path)?;
         let journal = LogDir::journal_path(path);
-        disk.create_dir_all(&journal).map_err(at)?;
+        disk.create_dir_all(&journal).map_err(failed_at(&journal))?;
         let lock = lock::lock(env, path)?;
         lock::sync_path(env, path).map_err(at)?;
         let folds_names = names::folds(&**disk, path, lock::LOCK_NAME).map_err(at)?;
         // Before anything is written: the sync of another directory on this volume may be the one that finds it lost.
         disk.watch_volume(path).map_err(at)?;
-        let (id, identity) = match meta_properties::read(env, path).map_err(at)? {
+        let (id, identity) = match meta_properties::read(env, path).map_err(of_identity)? {
             Some((
                 id,
                 known @ Identity {
@@ -83,7 +90,7 @@ impl Recovery {
             Some((id, known)) => {
                 let cluster_id = fresh().cluster_id;
                 if let Some(cluster_id) = &cluster_id {
-                    meta_properties::name_cluster(env, path, cluster_id).map_err(at)?;
+                    meta_properties::name_cluster(env, path, cluster_id).map_err(of_identity)?;
                 }
                 let node_id = known.node_id;
                 (
@@ -98,7 +105,7 @@ impl Recovery {
                 let mut id = [0; 16];
                 env.rng.fill(&mut id);
                 let identity = fresh();
-                meta_properties::write(env, path, Uuid(id), &identity).map_err(at)?;
+                meta_properties::write(env, path, Uuid(id), &identity).map_err(of_identity)?;
                 (Uuid(id), identity)
             }
         };
@@ -112,7 +119,9 @@ impl Recovery {
                 });
             }
             Ok(None) => None,
-            Err(LoadError::Io(error)) => return Err(at(error)),
+            Err(LoadError::Io(error)) => {
+                return Err(failed_at(&path.join(checkpoint::FILE_NAME))(error));
+            }
             Err(LoadError::Newer) => {
                 return Err(OpenError::Damaged {
                     path: path.join(checkpoint::FILE_NAME),
