@@ -78,6 +78,19 @@ impl Quorum {
         }
     }
 
+    /// True if this replica leads, or the leader has answered it and is not overdue. A voter that has not heard its leader for
+    /// the fetch timeout still knows who led ([`Quorum::leader`]).
+    #[must_use]
+    pub fn hears_leader(&self) -> bool {
+        match &self.role {
+            Role::Leader(_) => true,
+            Role::Follower(state) => state.has_fetched && !self.shuns_leader(),
+            Role::Unattached(_) | Role::Prospective(_) | Role::Candidate(_) | Role::Resigned(_) => {
+                false
+            }
+        }
+    }
+
     #[must_use]
     pub fn view(&self) -> View {
         let seen = |progress: &Progress| VoterView {

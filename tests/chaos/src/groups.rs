@@ -295,6 +295,10 @@ pub(crate) fn in_chaos(
         for crowd in &mut crowds {
             crowd.wake(SESSION * 2)?;
             if act == 1 {
+                // Somebody has to be there while others are stopped, or no partition has an owner.
+                while crowd.present.len() < 2 {
+                    crowd.start()?;
+                }
                 // A member that is stopped then owns something, instead of waiting for the end of a rebalance.
                 crowd.settle()?;
             }

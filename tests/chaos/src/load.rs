@@ -142,9 +142,18 @@ pub(crate) struct Load {
     subject: Subject,
     accounts: Vec<Arc<Mutex<Account>>>,
     shown: Arc<Mutex<Log>>,
-    stop: Arc<AtomicBool>,
+    stop: Halt,
     producers: Vec<JoinHandle<()>>,
     reader: JoinHandle<Result<(), String>>,
+}
+
+/// Ends the clients of a load when it is dropped, as where a scenario fails: the next one has nodes at the same addresses.
+struct Halt(Arc<AtomicBool>);
+
+impl Drop for Halt {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// A look at a load that goes on.
@@ -219,7 +228,7 @@ impl Load {
             subject,
             accounts,
             shown,
-            stop,
+            stop: Halt(stop),
             producers,
             reader,
         }
@@ -282,7 +291,7 @@ impl Load {
 
     /// Lets the producers finish what they sent, and gives what everyone was told.
     pub(crate) fn finish(self) -> Result<(Vec<Account>, Log), String> {
-        self.stop.store(true, Ordering::Release);
+        drop(self.stop);
         for producer in self.producers {
             producer
                 .join()

@@ -81,9 +81,19 @@ impl Notes {
     }
 }
 
+/// Ends the clients of a load when it is dropped, as where a scenario fails: the next one has nodes at the same addresses.
+struct Halt(Arc<Notes>);
+
+impl Drop for Halt {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Release);
+    }
+}
+
 pub(crate) struct TxnLoad {
     address: String,
     notes: Arc<Notes>,
+    halt: Halt,
     threads: Vec<JoinHandle<Result<(), String>>>,
 }
 
@@ -111,6 +121,7 @@ impl TxnLoad {
         }
         TxnLoad {
             address: address.to_owned(),
+            halt: Halt(Arc::clone(&notes)),
             notes,
             threads,
         }
@@ -152,7 +163,7 @@ impl TxnLoad {
 
     /// Ends the load, and reads everything that is there, with a stock client as well. `others` were done by others, who have ended.
     pub(crate) fn finish(self, others: Vec<Op>) -> Result<(History, Tally), String> {
-        self.notes.stop.store(true, Ordering::Release);
+        drop(self.halt);
         for thread in self.threads {
             thread
                 .join()

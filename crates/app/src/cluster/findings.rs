@@ -243,11 +243,18 @@ fn failed(dir: &LogDir) -> Finding {
     )
 }
 
-/// A broker keeps so much free for what must be written: below it a directory takes no records.
+/// A broker keeps this much free for what must be written. One that takes no records for another reason names what it needs itself.
 const RESERVE_BYTES: i64 = 64 << 20;
 
+/// The free bytes below which the directory takes no records, if it has fewer.
+fn full_below(dir: &LogDir) -> Option<i64> {
+    let is_low = |left: &i64| *left < RESERVE_BYTES;
+    let reserve = dir.usable_bytes.filter(is_low).map(|_| RESERVE_BYTES);
+    dir.full_below_bytes.or(reserve).filter(|_| !dir.is_failed)
+}
+
 pub(super) fn is_full(dir: &LogDir) -> bool {
-    !dir.is_failed && dir.usable_bytes.is_some_and(|left| left < RESERVE_BYTES)
+    full_below(dir).is_some()
 }
 
 fn full(dir: &LogDir) -> Finding {
@@ -257,7 +264,7 @@ fn full(dir: &LogDir) -> Finding {
             model::printable(&dir.path),
             dir.broker,
             dir.usable_bytes.unwrap_or(0) >> 20,
-            RESERVE_BYTES >> 20,
+            full_below(dir).unwrap_or(RESERVE_BYTES) >> 20,
         ),
         "make room on its volume, or shorten the retention of large topics: others lead its partitions where they can, and it goes on by itself",
     )

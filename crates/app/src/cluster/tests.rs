@@ -52,6 +52,7 @@ fn dir(broker: i32, is_failed: bool) -> LogDir {
         usable_bytes: Some(50 << 30),
         is_failed,
         is_cordoned: false,
+        full_below_bytes: None,
         stored: Vec::new(),
     }
 }
@@ -505,6 +506,16 @@ fn a_replica_that_cannot_catch_up_is_not_said_to() {
     assert_eq!(
         findings[1].0,
         "directory /data/2 of broker 2 is full: 3 MiB are left, and it takes records while there are 64"
+    );
+    let needy = LogDir {
+        usable_bytes: Some(100 << 20),
+        full_below_bytes: Some(128 << 20),
+        ..dir(2, false)
+    };
+    seen.log_dirs.insert(2, Ok(vec![needy]));
+    assert_eq!(
+        told(&seen)[1].0,
+        "directory /data/2 of broker 2 is full: 100 MiB are left, and it takes records while there are 128"
     );
     let (what, todo) = &findings[2];
     assert!(what.contains("not in sync: t-0, t-1"), "{what}");

@@ -227,6 +227,45 @@ fn are_ready(nodes: &Nodes) -> bool {
 }
 
 #[test]
+fn a_controller_alone_is_ready_while_it_hears_the_quorum() {
+    let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
+    let start = |id: usize| {
+        let more = [
+            "--roles",
+            "controller",
+            "--set",
+            "esker.http.listen=127.0.0.1:0",
+        ];
+        let at = (id, &addresses[..]);
+        let broker = Broker::start_node_by(Command::new(ESKER), at, &dirs[id - 1].0, &more);
+        let window = window(&broker);
+        Some(Node { broker, window })
+    };
+    let mut nodes = Nodes((1..=3).map(|id| (id, start(id))).collect());
+    until(|| are_ready(&nodes));
+    let leader = nodes.controller();
+    let last = (1..=3).find(|id| *id != leader).unwrap();
+    for id in (1..=3).filter(|id| *id != last) {
+        nodes.0.insert(id, None).flatten().unwrap().broker.kill();
+    }
+    until(|| !are_ready(&nodes));
+    let (_, why) = get(&nodes.node(last).window, "/readyz", "*/*");
+    let majority = "2 of the voters 1, 2, 3 have to be up and to reach each other";
+    assert!(why.contains(majority), "{why}");
+    let page = read(&nodes.node(last).window);
+    assert_eq!(
+        (page["esker_ready"], page["esker_quorum_leader"]),
+        (0.0, -1.0)
+    );
+    let line = format!(
+        "this controller hears no leader of the quorum: no active controller is known: {majority}"
+    );
+    until(|| nodes.node(last).broker.log().contains(&line));
+    nodes.0.insert(leader, start(leader));
+    until(|| are_ready(&nodes));
+}
+
+#[test]
 fn figures_and_alerts_change_with_a_node_and_change_back() {
     let (dirs, addresses) = ([Dir::new(), Dir::new(), Dir::new()], addresses());
     let start = |id: usize| {

@@ -183,6 +183,11 @@ impl MetadataLog {
         self.plan.lock().sight()
     }
 
+    /// True if the leader of the metadata log answers, or is this node.
+    pub(crate) fn hears_leader(&self) -> bool {
+        self.plan.lock().quorum.hears_leader()
+    }
+
     /// Where the leader of the metadata log is dialled.
     pub(crate) fn controller_endpoint(&self) -> Option<Endpoint> {
         self.plan.lock().quorum.leader()?.1

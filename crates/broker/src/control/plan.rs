@@ -242,6 +242,7 @@ impl Plan {
             is_active: self.is_active(),
             epoch: quorum.epoch(),
             leader: quorum.leader(),
+            hears_leader: quorum.hears_leader(),
             voters: quorum.voter_ids().into_iter().collect(),
             missing_at_first: quorum.missing_at_first(),
             watermark: quorum.watermark(),

@@ -8,6 +8,8 @@ pub(crate) struct QuorumSight {
     pub(crate) is_active: bool,
     pub(crate) epoch: LeaderEpoch,
     pub(crate) leader: Option<(BrokerId, Option<Endpoint>)>,
+    /// The leader answers, or is this node.
+    pub(crate) hears_leader: bool,
     pub(crate) voters: Vec<BrokerId>,
     /// Voters that were not heard, of which the first election needs each; `None` where a majority is enough.
     pub(crate) missing_at_first: Option<Vec<BrokerId>>,
@@ -77,6 +79,7 @@ mod tests {
                 is_active: false,
                 epoch: LeaderEpoch(0),
                 leader: None,
+                hears_leader: false,
                 voters: nodes(&[1, 2, 3]),
                 missing_at_first: missing.map(nodes),
                 watermark: None,

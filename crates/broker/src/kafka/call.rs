@@ -62,11 +62,18 @@ impl Call<'_> {
         self.address.version
     }
 
-    /// True at a broker that no controller counts in, or that cannot reach the one that does.
+    /// True at a node that serves clients once it is part of its cluster.
+    pub(crate) fn is_at_broker(&self) -> bool {
+        (self.desk.shared.catalog.config().broker.quorum.roles).broker
+    }
+
+    /// True at a broker that no controller counts in, or that cannot reach the one that does; at a controller that hears no leader.
     pub(crate) fn is_cut_off(&self) -> bool {
         let shared = &self.desk.shared;
-        let is_broker = shared.catalog.config().broker.quorum.roles.broker;
-        is_broker && (!self.door.is_open || shared.state.is_self_fenced())
+        if !self.is_at_broker() {
+            return !shared.metadata.hears_leader();
+        }
+        !self.door.is_open || shared.state.is_self_fenced()
     }
 
     /// The hall without this request, for what is no part of it.

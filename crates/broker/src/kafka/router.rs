@@ -115,9 +115,8 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
         return await_membership(call, frame);
     }
     // Without a controller to pass it on to, the answer is that this node does not lead: the question is what is wrong.
-    let is_cut_off = call.is_cut_off();
     match forward::destination(call, key, &frame) {
-        For::Controller if key == ApiKey::DescribeQuorum && is_cut_off => {}
+        For::Controller if key == ApiKey::DescribeQuorum && call.is_cut_off() => {}
         For::Here => {}
         For::Controller => return forward::to_controller(call, frame),
         For::Both(divided) => return forward::in_two_parts(call, divided),
@@ -131,6 +130,10 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
 /// A broker that has just started is part of its cluster in a moment. Clients that found their connection closed instead would count
 /// the broker as one that fails.
 fn await_membership(call: &mut Call<'_>, frame: Bytes) -> Outcome {
+    // A controller alone serves no clients, however long they wait.
+    if !call.is_at_broker() {
+        return Outcome::Close;
+    }
     // Other nodes, which make the cluster, are to be heard meanwhile.
     if call.desk.shared.doors.request_bytes_max() / 2 < call.connections.request_bytes() {
         return Outcome::Close;

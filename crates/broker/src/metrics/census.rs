@@ -185,7 +185,8 @@ fn write_quorum(page: &mut impl Sink, shared: &Shared) {
     let image = shared.catalog.image();
     let now = shared.env.clock.now();
     page.one(&metric::ACTIVE_CONTROLLER, u8::from(sight.is_active));
-    let leader = sight.leader.map_or(-1, |(id, _)| id.0);
+    let leader = sight.leader.filter(|_| sight.hears_leader);
+    let leader = leader.map_or(-1, |(id, _)| id.0);
     page.one(&metric::QUORUM_LEADER, leader);
     page.one(&metric::QUORUM_EPOCH, sight.epoch.0);
     page.one(&metric::QUORUM_VOTERS, sight.voters.len());

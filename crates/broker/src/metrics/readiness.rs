@@ -29,7 +29,8 @@ pub(super) fn readiness(shared: &Shared) -> Result<String, String> {
         if is_ready { 0 } else { notes.len() },
         outside.unwrap_or_else(|| "ready".to_owned()),
     );
-    if !is_ready {
+    // A broker that is refused for good may have the number of another one, which leads these.
+    if !is_ready && shared.state.refusal().is_none() {
         let unserved = census::unserved(shared);
         let note = format!("{unserved} partitions that this broker leads are not served");
         notes.extend((0 < unserved).then_some(note));
@@ -75,7 +76,7 @@ fn outside(shared: &Shared) -> Option<String> {
     if !settings.broker.quorum.roles.broker {
         let sight = metadata.quorum_sight();
         let why = format!("waits for its quorum: {}", sight.no_controller());
-        return sight.leader.is_none().then_some(why);
+        return (!sight.hears_leader).then_some(why);
     }
     if !shared.state.is_serving() {
         return Some(format!("waits for its cluster: {}", not_counted_in(shared)));

@@ -144,7 +144,7 @@ metrics! {
     CLUSTER_NOT_PREFERRED "esker_cluster_partitions_not_preferred" Gauge []
         "of these, the ones whose preferred replica does not lead (PreferredReplicaImbalanceCount)";
     ACTIVE_CONTROLLER "esker_active_controller" Gauge [] "1 on the node that is the active controller (ActiveControllerCount)";
-    QUORUM_LEADER "esker_quorum_leader" Gauge [] "the node that leads the metadata log, as this node knows; -1 while there is none (current-leader)";
+    QUORUM_LEADER "esker_quorum_leader" Gauge [] "the node that leads the metadata log, as this node hears it; -1 while it hears none (current-leader)";
     QUORUM_EPOCH "esker_quorum_epoch" Gauge [] "the epoch of that leader: it rises with each election (current-epoch)";
     QUORUM_VOTERS "esker_quorum_voters" Gauge [] "voters of the metadata log (number-of-voters)";
     ELECTIONS "esker_leader_elections_total" Counter []

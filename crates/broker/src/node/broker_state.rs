@@ -8,7 +8,7 @@ use std::time::Duration;
 use env::Clock;
 use model::{Instant, ProducerId};
 use parking_lot::Mutex;
-use wire::Uuid;
+use wire::{ErrorCode, Uuid};
 
 use super::catalog::Catalog;
 
@@ -25,6 +25,8 @@ pub(crate) struct BrokerState {
     is_serving: AtomicBool,
     /// When the first were, as an [`Instant`].
     serving_since: AtomicU64,
+    /// Why the controller refuses to register this broker, while it does.
+    refusal: Mutex<Option<ErrorCode>>,
     /// Of the registration that the controller knows; -1 before the first.
     broker_epoch: AtomicI64,
     /// This broker may act as a leader before that [`Instant`], and no longer unless it is heard of.
@@ -59,6 +61,7 @@ impl BrokerState {
             producer_ids: Mutex::new(0..0),
             is_serving: AtomicBool::new(is_alone),
             serving_since: AtomicU64::new(0),
+            refusal: Mutex::new(None),
             broker_epoch: AtomicI64::new(-1),
             leads_until: AtomicU64::new(0),
             silent_since: AtomicU64::new(0),
@@ -91,6 +94,14 @@ impl BrokerState {
     }
 
     /// True once clients may come: in a cluster of several when the controller counts this broker in.
+    pub(crate) fn refusal(&self) -> Option<ErrorCode> {
+        *self.refusal.lock()
+    }
+
+    pub(crate) fn set_refusal(&self, code: Option<ErrorCode>) {
+        *self.refusal.lock() = code;
+    }
+
     pub(crate) fn is_serving(&self) -> bool {
         self.is_serving.load(Ordering::Acquire)
     }

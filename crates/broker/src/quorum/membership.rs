@@ -31,10 +31,21 @@ pub(crate) fn not_counted_in(shared: &Shared) -> String {
         .quorum
         .session_timeout
         .as_secs();
-    format!(
-        "{controller}, has not let this broker in yet. Where this node ran a moment ago with another directory, that life is registered for up to \
-         {session} s more; else see that each node is reached at the addresses that the others know of it"
-    )
+    let node = shared.catalog.config().broker.node_id.0;
+    match shared.state.refusal() {
+        Some(ErrorCode::DuplicateBrokerRegistration) => format!(
+            "{controller}, knows another process as node {node}. If this node ran a moment ago with another directory, that life is registered for \
+             up to {session} s more; else stop the process that is wrong, or give it a node.id of its own"
+        ),
+        Some(ErrorCode::InconsistentClusterId) => format!(
+            "{controller}, refuses this broker, whose directories are of cluster {}: it is of another one. Start this broker with empty \
+             directories to join that cluster, or with the addresses of its own",
+            shared.state.cluster_id(),
+        ),
+        _ => format!(
+            "{controller}, has not let this broker in yet: see that each node is reached at the addresses that the others know of it"
+        ),
+    }
 }
 
 /// A broker that is no member says so after this pause, and then after pauses that are twice as long each.
@@ -69,15 +80,15 @@ pub(crate) struct Membership {
     clocks: Clocks,
 }
 
-/// The time of lines about a broker that waits.
+/// The time of lines about a node that waits.
 #[derive(Clone, Copy, Debug, Default)]
-struct Waiting {
+pub(super) struct Waiting {
     /// The next line, and the pause behind it.
     next: Option<(Instant, Duration)>,
 }
 
 impl Waiting {
-    fn is_due(&mut self, now: Instant) -> bool {
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let first = (now.plus(COMPLAINT_FIRST), COMPLAINT_FIRST * 2);
         let (at, pause) = *self.next.get_or_insert(first);
         let is_due = at <= now;
@@ -225,6 +236,7 @@ impl Membership {
         self.remember(shared, epoch);
         self.life.on_registered(Ok(epoch), now);
         shared.state.set_broker_epoch(epoch);
+        shared.state.set_refusal(None);
     }
 
     /// A broker that was alone goes on under the registration that it wrote itself.
@@ -330,6 +342,7 @@ impl Membership {
 
     /// Says why the broker is no member yet, once that lasts, and then now and then.
     pub(super) fn complain(&mut self, shared: &Shared, code: ErrorCode, now: Instant) {
+        shared.state.set_refusal(Some(code));
         if !self.complaints.is_due(now) {
             return;
         }
@@ -337,7 +350,7 @@ impl Membership {
         if code == ErrorCode::DuplicateBrokerRegistration {
             tracing::error!(
                 target: env::logs::BROKER,
-                "another broker of this cluster runs as node {node}: give this one a node.id of its own",
+                "another process of this cluster runs as node {node}: stop the one that is wrong, or give it a node.id of its own",
             );
         } else if code == ErrorCode::InconsistentClusterId {
             tracing::error!(

@@ -22,7 +22,7 @@ use wire::{ApiKey, ErrorCode, Records};
 use self::probes::{Probed, Suspect};
 use self::requests::Held;
 use super::controller_registration::ControllerRegistration;
-use super::membership::{self, Membership};
+use super::membership::{self, Membership, Waiting};
 use super::snapshot_writer::SnapshotDesk;
 use crate::control::lifecycle::{self, Ask, Leaving};
 use crate::control::snapshot_files::SnapshotDir;
@@ -78,6 +78,8 @@ pub(crate) struct QuorumWorker {
     reserve: Option<Membership>,
     /// `None` where this node is no controller.
     registration: Option<ControllerRegistration>,
+    /// Lines of a controller alone that hears no leader.
+    silence: Waiting,
     /// The end of the metadata that the lifecycle knows to be here.
     seen_end: i64,
     /// The controller that requests go to.
@@ -128,6 +130,7 @@ impl QuorumWorker {
             membership,
             reserve,
             registration,
+            silence: Waiting::default(),
             seen_end: 0,
             controller: None,
             ends_by: None,
@@ -536,6 +539,17 @@ impl QuorumWorker {
         });
     }
 
+    /// A controller alone has no membership that would say why nothing is decided.
+    fn complain_of_silence(&mut self, now: Instant) {
+        let metadata = &self.shared.metadata;
+        if self.shared.catalog.config().broker.quorum.roles.broker || metadata.hears_leader() {
+            self.silence = Waiting::default();
+        } else if self.silence.is_due(now) {
+            let why = metadata.quorum_sight().no_controller();
+            tracing::warn!(target: env::logs::METADATA, "this controller hears no leader of the quorum: {why}");
+        }
+    }
+
     fn poll(&mut self, timeout: Option<Duration>) {
         if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
             tracing::error!(target: env::logs::METADATA, "the quorum cannot poll: {error}");
@@ -614,6 +628,7 @@ impl Worker for QuorumWorker {
         self.release_held(now);
         self.dial_again(now);
         self.live(now);
+        self.complain_of_silence(now);
         self.register_controller(now);
         self.take_replies();
         self.take_orders();

@@ -52,6 +52,8 @@ pub struct LogDir {
     pub is_failed: bool,
     /// It takes no new partitions.
     pub is_cordoned: bool,
+    /// The free bytes of its volume below which it refuses appends, if it has fewer and says so.
+    pub full_below_bytes: Option<i64>,
     pub stored: Vec<Stored>,
 }
 
@@ -197,6 +199,7 @@ impl Client {
                 usable_bytes: Some(dir.usable_bytes).filter(|bytes| *bytes >= 0),
                 is_failed: dir.error_code != 0,
                 is_cordoned: dir.is_cordoned,
+                full_below_bytes: Some(dir.full_below_bytes).filter(|bytes| *bytes >= 0),
                 stored: all.collect(),
             }
         };

@@ -53,6 +53,7 @@ pub struct DescribeLogDirsResult {
     pub total_bytes: i64,
     pub usable_bytes: i64,
     pub is_cordoned: bool,
+    pub full_below_bytes: i64,
 }
 
 impl Default for DescribeLogDirsResult {
@@ -64,6 +65,7 @@ impl Default for DescribeLogDirsResult {
             total_bytes: -1,
             usable_bytes: -1,
             is_cordoned: false,
+            full_below_bytes: -1,
         }
     }
 }
@@ -71,16 +73,24 @@ impl Default for DescribeLogDirsResult {
 impl Message for DescribeLogDirsResult {
     fn decode(r: &mut Reader, version: i16) -> Result<Self, DecodeError> {
         let flexible = version >= 2;
-        let message = Self {
+        let mut message = Self {
             error_code: r.i16()?,
             log_dir: r.string(flexible)?,
             topics: r.structs(version, flexible, 3)?,
             total_bytes: if version >= 4 { r.i64()? } else { -1 },
             usable_bytes: if version >= 4 { r.i64()? } else { -1 },
             is_cordoned: if version >= 5 { r.bool()? } else { false },
+            full_below_bytes: -1,
         };
         if flexible {
-            r.skip_tags()?;
+            for _ in 0..r.tag_count()? {
+                let tag = r.tag()?;
+                match tag.number {
+                    1000 => message.full_below_bytes = r.i64()?,
+                    _ => r.skip_tag(tag),
+                }
+                r.end_tag(tag)?;
+            }
         }
         Ok(message)
     }
@@ -100,7 +110,12 @@ impl Message for DescribeLogDirsResult {
             w.bool(self.is_cordoned);
         }
         if flexible {
-            w.uvarint(0);
+            w.uvarint(u32::from(self.full_below_bytes != -1));
+            if self.full_below_bytes != -1 {
+                let tag = w.begin_tag(1000);
+                w.i64(self.full_below_bytes);
+                w.end_tag(tag);
+            }
         }
         Ok(())
     }

@@ -31,8 +31,9 @@ pub(crate) fn on_describe_cluster(call: &mut Call<'_>, request: DescribeClusterR
     let settings = &view.broker.quorum;
     // A door that serves both is what the asker takes it for.
     let is_for_both = settings.controller_listener.is_none() && settings.roles.controller;
-    let is_for_controllers =
-        view.is_at_controllers() || is_for_both && request.endpoint_type == CONTROLLERS;
+    let is_for_controllers = view.is_at_controllers()
+        || !settings.roles.broker
+        || is_for_both && request.endpoint_type == CONTROLLERS;
     let door = if is_for_controllers {
         Door::Controller(&quorum)
     } else {

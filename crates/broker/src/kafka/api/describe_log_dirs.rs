@@ -104,6 +104,9 @@ fn describe_dir(
             });
     }
     let space = call.desk.shared.env.disk.space(&dir.path).ok();
+    // A directory that is full for want of descriptors has room.
+    let needed = dir.needed_bytes();
+    let is_full = dir.is_full() && space.is_some_and(|space| space.available < needed);
     DescribeLogDirsResult {
         error_code: 0,
         log_dir,
@@ -123,6 +126,7 @@ fn describe_dir(
             .config()
             .broker
             .is_cordoned(&dir.path),
+        full_below_bytes: if is_full { needed as i64 } else { UNKNOWN },
     }
 }
 
