@@ -1,8 +1,8 @@
 //! The write walk: a produced batch gets its place in the log, and its ticket waits for what was asked for.
 //!
-//! Costs that depend on the records (recompression, record checks) are paid before the lock is taken. The records of a compressed
-//! batch are looked at only where its header claims what cannot be, or a topic's settings ask for it. A duplicate of an idempotent producer is answered with the first answer, and not before the
-//! original is durable.
+//! Costs that depend on the records (recompression, record checks) are paid before the lock is taken. The records of a compressed batch are
+//! looked at only where its header claims what cannot be, or a topic's settings ask for it. A duplicate of an idempotent producer is
+//! answered with the first answer, and not before the original is durable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,22 +28,22 @@ use crate::verification::Warrant;
 pub struct Moment<'a> {
     pub now: Instant,
     pub wall: Timestamp,
-    /// Of the connection that appends.
+    /// Stamp of the connection that appends.
     pub stamp: &'a mut Stamp,
 }
 
-/// For so long after a change of leaders the first batch of a producer may come behind others.
+/// Time after a change of leaders for which the first batch of a producer may come behind later ones.
 const NEW_OFFICE: Duration = Duration::from_secs(3);
 
 /// When an append is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// Never, and as few replicas as there are will do: `acks=0`.
+    /// Without an answer, and with as few replicas as there are: `acks=0`.
     None,
-    /// When it is durable on this broker: `acks=1`.
+    /// When the append is durable on this broker: `acks=1`.
     Leader(Ticket),
-    /// When it is committed: `acks=all`, which needs the minimum of replicas in sync. Without a ticket the caller waits for the
-    /// end of the log later.
+    /// When the append is committed: `acks=all`, which needs the minimum of replicas in sync. Without a ticket the caller waits for the end
+    /// of the log later.
     All(Option<Ticket>),
 }
 
@@ -57,18 +57,18 @@ impl Acks {
     }
 }
 
-/// Where a batch went.
+/// The place that a batch got in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub base_offset: Offset,
     /// Set when the topic stamps records itself.
     pub append_time: Timestamp,
     pub log_start: Offset,
-    /// News of the ticket will come; false if it has none, or if what it would wait for is there already.
+    /// True if news of the ticket will come; false without a ticket, or if what it would wait for is there already.
     pub waits: bool,
-    /// Its records were appended before, and this batch is kept nowhere.
+    /// True if the records were appended before; then this batch is kept nowhere.
     pub is_duplicate: bool,
-    /// The records stay in the memory that they came in.
+    /// True if the records stay in the memory that they came in.
     pub is_as_received: bool,
 }
 
@@ -121,7 +121,7 @@ pub struct Marker {
     pub producer_id: ProducerId,
     pub producer_epoch: ProducerEpoch,
     pub end: EndTxn,
-    /// With version 2 each transaction has an epoch of its own, and the marker the one above it.
+    /// Version of the transaction protocol: since 2 each transaction has an epoch of its own, and the marker has the next one.
     pub transaction_version: i16,
 }
 
@@ -136,8 +136,7 @@ impl Partition {
         self.append_as(batch, Origin::Client, Warrant::None, acks, moment)
     }
 
-    /// Appends a batch that may begin a transaction, as its `warrant` says. Of a coordinator's batch the sequence is not checked:
-    /// it has none.
+    /// Appends a batch that may begin a transaction, as its `warrant` says. A coordinator's batch has no sequence to check.
     pub fn append_as(
         self: &Arc<Self>,
         batch: Batch,
@@ -150,7 +149,7 @@ impl Partition {
     }
 
     /// The same, but only in one leader epoch: a coordinator decides on what it read in that epoch, and in a later one the log may hold
-    /// something else. Any epoch will do for one that names none.
+    /// something else. Any epoch will do for a caller that names none.
     pub fn append_in(
         self: &Arc<Self>,
         epoch: LeaderEpoch,
@@ -174,7 +173,7 @@ impl Partition {
         }
         let verdict = state.producers.check(&batch, origin);
         if let Err(fenced @ ProducerError::InvalidEpoch { .. }) = verdict {
-            // First of all: its transaction was ended for it, so there is none that it could be part of (KAFKA-19690).
+            // Fencing comes first: the producer's transaction was ended for it, so there is none that the batch could be part of (KAFKA-19690).
             return Err(fenced.into());
         }
         if !matches!(verdict, Ok(Verdict::Duplicate(_))) {
@@ -182,7 +181,7 @@ impl Partition {
                 && origin == Origin::Client
                 && batch.has_producer_id()
             {
-                // Its last batches may be among those.
+                // The producer's last batches may be among those that cannot be read.
                 state.await_again(&batch, moment.wall);
                 drop(guard);
                 self.has_repaired(at);
@@ -220,8 +219,8 @@ impl Partition {
         })
     }
 
-    /// Appends the marker that ends the transaction of a producer, in the leader epoch that is named, if one is. One that is repeated
-    /// is appended again, and ends nothing.
+    /// Appends the marker that ends the transaction of a producer, in the leader epoch that is named, if one is. A repeated marker is
+    /// appended again, and ends nothing.
     pub fn append_marker(
         self: &Arc<Self>,
         epoch: LeaderEpoch,
@@ -252,8 +251,8 @@ impl Partition {
         Ok(self.place(state, batch, Some(end), acks, moment))
     }
 
-    /// Refuses a batch of a client while this broker acts as no leader. It may act as one again before those come that the client has sent
-    /// behind.
+    /// Refuses a batch of a client while this broker does not act as leader. It may act as leader again before those batches come that the
+    /// client has sent behind this one.
     pub fn refuse(&self, batch: &Batch, wall: Timestamp) -> AppendError {
         let mut state = self.state.lock();
         state.await_again(batch, wall);
@@ -261,7 +260,7 @@ impl Partition {
         AppendError::NotLeader { epoch }
     }
 
-    /// True if the log takes records with `acks=all` now; one that was refused for its size or its producer says nothing of this.
+    /// `Ok` if the log takes records with `acks=all` now; a batch that was refused for its size or its producer says nothing of this.
     pub fn check_append(&self) -> Result<(), AppendError> {
         let state = self.state.lock();
         self.check_open(&state, &state.config, Acks::All(None))
@@ -355,8 +354,8 @@ impl Partition {
         self.move_start(to, Some(ticket))
     }
 
-    /// Retention, a leader or a snapshot wants the log to start at `to`; becomes true when it is durable, like any trim, and is
-    /// nothing while that is not committed here.
+    /// Retention, a leader or a snapshot wants the log to start at `to`. The start moves once that is durable, like any trim, and not at
+    /// all if `to` is above what is committed here.
     pub fn advance_start(self: &Arc<Self>, to: Offset) {
         // Deleted or offline meanwhile: then there is nothing to retain.
         let _ = self.move_start(Some(to), None);
@@ -408,7 +407,7 @@ impl Partition {
         Ok(start)
     }
 
-    /// Puts an entry in the queue of the directory. While a move ends it waits for the one that is going to have it.
+    /// Puts an entry in the queue of the directory. While a move ends the entry waits for the directory that is going to have it.
     pub(crate) fn enqueue(
         self: &Arc<Self>,
         state: &mut PartitionState,
@@ -483,7 +482,7 @@ fn prepare(mut batch: Batch, config: &LogConfig, wall: Timestamp) -> Result<Batc
         ..=wall.0.saturating_add(config.message_timestamp_after_max_ms);
     // The claim of the head cannot be true, or says nothing; the records that break a bound are then named one by one.
     let is_doubtful = !stamps && (batch.hides_time() || !bounds.contains(&batch.max_timestamp().0));
-    // To walk what is not compressed costs less than its checksum.
+    // Walking records that are not compressed costs less than their checksum.
     let is_plain = batch.attributes().codec() == Some(Codec::None);
     let wanted = match config.compression {
         TopicCompression::As(wanted) if Some(wanted.codec) != batch.attributes().codec() => {
@@ -533,7 +532,7 @@ fn check_size(batch: &Batch, config: &LogConfig) -> Result<(), AppendError> {
     }
 }
 
-/// As Kafka does, every record is refused; those behind the first many unnamed.
+/// Every record is refused, as in Kafka, but only the first `BREACHES_MAX` are named.
 fn stamped_by_producer(batch: &Batch) -> RecordFault {
     let count = batch.record_count().min(BREACHES_MAX as i32);
     let breach = |index| Breach {
@@ -579,7 +578,7 @@ impl PartitionState {
         }
     }
 
-    /// The client sends it again soon; of a known producer the next sequence is known anyhow.
+    /// The client sends the batch again soon, and none behind it may come first. The next sequence of a known producer is known anyhow.
     fn await_again(&mut self, batch: &Batch, wall: Timestamp) {
         let (id, epoch) = (batch.producer_id(), batch.producer_epoch());
         if batch.has_producer_id() && self.producers.get(id).is_none() {
@@ -588,9 +587,9 @@ impl PartitionState {
         }
     }
 
-    /// A producer of which nothing is known may begin with any sequence, but not behind a batch that was refused a moment ago, nor
-    /// where it is known to begin (KAFKA-18202). In a new office it sends its batches again once, if it does not begin with its first: the leader
-    /// before may have refused that one, when others were on their way here.
+    /// A producer of which nothing is known may begin with any sequence, but not behind a batch that was refused a moment ago, nor where it
+    /// is known to begin (KAFKA-18202). For a while after a change of leaders it has to send its batches again once, if it does not begin
+    /// with sequence 0: the leader before may have refused the first batch, when others were on their way here.
     fn check_beginning(
         &mut self,
         batch: &Batch,
@@ -608,7 +607,7 @@ impl PartitionState {
         if let Some(want) = want {
             return Err(ProducerError::OutOfOrderSequence { id, got, want }.into());
         }
-        // A client sends a batch again once none in front of it is under way: the same one again is where the producer goes on.
+        // A client repeats a batch once none in front of it is under way: the repeated one is where the producer continues.
         let is_first_again = self.guards.has_refused(id, batch.producer_epoch(), got);
         if Sequence(0) < got
             && !is_first_again

@@ -9,7 +9,7 @@
 use wire::Uuid;
 use wire::records::Batch;
 
-/// Of what is kept of a buffer the first eighth is copied out; only what comes behind that stays in it.
+/// The first eighth of what is kept of a buffer is copied out; only batches behind that stay in it.
 const COPIED_PART: usize = 8;
 
 #[derive(Debug, Default)]
@@ -22,9 +22,9 @@ pub struct ReceiveBuffer {
 #[derive(Debug)]
 struct Share {
     dir: Uuid,
-    /// Of accepted batches, and of those that are expected.
+    /// Bytes of accepted batches, and of those that are expected.
     bytes: usize,
-    /// One of its batches is counted for the buffer.
+    /// True if a batch of this directory is counted for the whole buffer.
     is_counted: bool,
 }
 
@@ -70,7 +70,7 @@ impl ReceiveBuffer {
         &mut self.shares[at]
     }
 
-    /// So many bytes of batches are about to be given to a directory.
+    /// `bytes` of batches are about to be given to a directory.
     pub fn expect(&mut self, dir: Uuid, bytes: usize) {
         self.share(dir).bytes += bytes;
     }
@@ -91,7 +91,7 @@ impl ReceiveBuffer {
         Placed { dir, bytes, stays }
     }
 
-    /// The batches were accepted. Those that have other bytes by now than they came with keep nothing of the buffer.
+    /// The batches were accepted. Batches whose bytes were changed since they came (`as_received` is false) keep nothing of the buffer.
     pub fn on_kept(&mut self, placed: Placed, as_received: bool) {
         let share = self.share(placed.dir);
         share.bytes += placed.bytes;
@@ -110,7 +110,7 @@ mod tests {
     const HERE: Uuid = Uuid([1; 16]);
     const THERE: Uuid = Uuid([2; 16]);
 
-    /// So many batches one behind the other, each with a value of so many bytes.
+    /// `count` batches one behind the other, each with a value of `value` bytes.
     fn received(count: usize, value: usize) -> Vec<Batch> {
         let mut all = Vec::new();
         for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Cutting a log by the word of a leader whose log goes another way, and beginning it anew at a snapshot.
+//! Cutting a log where that of its leader differs, and restarting it, empty, at a later offset.
 //!
 //! Invariant: nothing that is known to be committed is cut, but where records are lost here, or by an unclean election, and then a copy of
 //! the files stays. The log is shorter at once, and lives on under another number; the journal
@@ -41,7 +41,7 @@ pub enum CutError {
 pub struct CutOff {
     /// Where the log ends now.
     pub to: Offset,
-    /// Where it ended before.
+    /// Where the log ended before.
     pub end: Offset,
     /// Everything below was known to be committed.
     pub committed: Offset,
@@ -54,21 +54,21 @@ impl CutOff {
         (self.end.0 - self.to.0).max(0)
     }
 
-    /// Those of them that were committed.
+    /// Removed offsets that were committed.
     #[must_use]
     pub fn committed_count(&self) -> i64 {
         (self.committed.0 - self.to.0).max(0)
     }
 }
 
-/// Where a log begins anew.
+/// The point at which a log restarts, empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
-    /// Below `at` where a tier has what is between.
+    /// Log start of the new log; below `at` where a tier has what is between.
     pub log_start: Offset,
     /// The end of the new log, which is empty.
     pub at: Offset,
-    /// Of the last record in front of `at`.
+    /// Epoch of the last record in front of `at`.
     pub epoch: LeaderEpoch,
 }
 
@@ -77,13 +77,13 @@ pub struct Restart {
 pub struct Synced {
     /// Everything below is durable.
     pub up_to: Offset,
-    /// The log's life that this is of: the last one whose beginning, the cut, is durable itself.
+    /// Life of the log that `up_to` is of: the last one whose beginning, the cut, is durable itself.
     pub life: Life,
 }
 
 impl Partition {
-    /// Cuts off everything at and above `to`, as the leader of `epoch` asks. A batch that holds `to` goes as a whole. Returns the life
-    /// that begins; appends of it go behind the cut. Its end is durable when [`Partition::synced`] says so of this life.
+    /// Cuts off everything at and above `to`, as the leader of `epoch` asks. A batch that holds `to` is removed as a whole. Returns the
+    /// life that begins; its appends come behind the cut. The new end is durable when [`Partition::synced`] says so of this life.
     pub fn cut(self: &Arc<Self>, to: Offset, epoch: LeaderEpoch) -> Result<Life, CutError> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -133,7 +133,8 @@ impl Partition {
     }
 
     /// Cuts the log of a follower at and above `to`, committed records too: an unclean election made a replica the leader that lacks them.
-    /// May be tried again until all that is durable is in the files. A copy of the files behind the cut stays beside the partition, as after [`Partition::cut_lost`].
+    /// May be tried again until all that is durable is in the files. A copy of the files behind the cut stays beside the partition, as
+    /// after [`Partition::cut_lost`].
     pub fn cut_committed(
         self: &Arc<Self>,
         to: Offset,
@@ -177,7 +178,8 @@ impl Partition {
         self.push_cut(state, to, life, What::Cut { to, epoch });
     }
 
-    /// Drops the whole log and begins it anew: a replica that is behind its leader's log start, with a snapshot of what it lacks.
+    /// Drops the whole log and restarts it, empty, at `at`: for a replica that is behind its leader's log start. A snapshot stands for what
+    /// a metadata log drops.
     pub fn restart(self: &Arc<Self>, restart: Restart) -> Result<Life, CutError> {
         let Restart {
             log_start,
@@ -279,8 +281,8 @@ impl PartitionState {
         }
     }
 
-    /// The leader has nothing that a cut would take: epochs in which no record was written here are gone all the same. An empty log would
-    /// name the first of them again and again, to a leader that never heard of it.
+    /// Removes epochs in which no record was written here, though the leader has nothing that a cut would take. An empty log would name the
+    /// first of them again and again, to a leader that never heard of it.
     fn forget_empty_epochs(&mut self) {
         let end = self.tail.end();
         self.are_epochs_changed |= self.epochs.truncate_from_end(end);

@@ -1,8 +1,8 @@
 //! Cuts and restarts of one log on their way to its files.
 //!
-//! The log itself is cut at once: nothing at or above the cut is shown or appended to any more. Its files follow when the journal has
-//! the cut durably, and never before, in the segment writer's turn, so that no batch of an older life is on its way to them then.
-//! A machine without IO.
+//! The log itself is cut at once: nothing at or above the cut is shown or appended to any more. The files follow when the journal has the
+//! cut durably, and never before, in the segment writer's turn, so that no batch of an older life is on its way to them then. A machine
+//! without IO.
 
 use std::collections::VecDeque;
 
@@ -22,11 +22,11 @@ pub(crate) struct Marks {
 /// A cut or a restart as the files are to see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileCut {
-    /// They end here.
+    /// The files end here.
     To(Offset),
-    /// They end here, and a copy of what is behind stays for an operator: something in front of it is lost.
+    /// The files end here, and a copy of what is behind stays for an operator: something in front of it is lost.
     Lost(Offset),
-    /// They begin anew here.
+    /// The files restart here, empty.
     Restart { at: Offset },
 }
 
@@ -46,7 +46,7 @@ impl FileCut {
             (FileCut::To(to), FileCut::Lost(later)) => FileCut::Lost(to.min(later)),
             // Nothing that the later cut is of has reached the files.
             (FileCut::Restart { .. }, FileCut::To(_) | FileCut::Lost(_)) => self,
-            // Others wait for it, so that what is kept is what was lost.
+            // Later cuts wait for this one, so that what is kept is what was lost.
             (FileCut::Lost(to), _) => FileCut::Lost(to),
             (_, FileCut::Restart { .. }) => later,
         }
@@ -55,15 +55,15 @@ impl FileCut {
 
 #[derive(Debug, Default)]
 pub(crate) struct Cuts {
-    /// Not durable yet, with the lives that they began; oldest first.
+    /// Cuts that are not durable yet, with the lives that they began; oldest first.
     pending: VecDeque<(Life, FileCut)>,
-    /// Durable, and not in the files.
+    /// The durable cut that the files have not seen.
     due: Option<FileCut>,
-    /// The log of the files, where another one begins anew beside them.
+    /// Offsets of the log that the files have, while they have not seen a restart.
     before: Option<Marks>,
     /// The last life whose beginning is durable.
     durable: Life,
-    /// The states of producers are those in front of the cut, and the right ones come from the files.
+    /// True while the states of producers are older than the cut, and the right ones are still to come from the files.
     awaits_producers: bool,
 }
 
@@ -102,13 +102,13 @@ impl Cuts {
         self.durable
     }
 
-    /// What is behind a loss is not copied yet: nothing is appended or cut meanwhile.
+    /// True if the files behind a loss are not copied yet: nothing is appended or cut meanwhile.
     pub(crate) fn keep_what_is_lost(&self) -> bool {
         let pending = self.pending.iter().map(|(_, cut)| cut);
         (pending.chain(&self.due)).any(|cut| matches!(cut, FileCut::Lost(_)))
     }
 
-    /// Some are not durable yet.
+    /// True if some cuts are not durable yet.
     pub(crate) fn are_pending(&self) -> bool {
         !self.pending.is_empty()
     }
@@ -130,7 +130,7 @@ impl Cuts {
         are_over
     }
 
-    /// The files have seen all.
+    /// True if the files have seen all cuts.
     pub(crate) fn are_over(&self) -> bool {
         self.due.is_none() && self.pending.is_empty()
     }
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(cuts.due(), Some(FileCut::To(Offset(80))));
         cuts.on_durable(Life(2));
         assert_eq!(cuts.due(), Some(FileCut::To(Offset(60))));
-        // One that was done meanwhile is not the one that is due.
+        // A cut that was done meanwhile is not the one that is due.
         assert!(!cuts.on_done(FileCut::To(Offset(80))));
         assert!(cuts.on_done(FileCut::To(Offset(60))));
         assert_eq!((cuts.files_end(), cuts.durable()), (None, Life(2)));

@@ -25,12 +25,11 @@ const SNAPSHOTS_KEPT: usize = 2;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Derived {
     pub(crate) producers: ProducerStates,
-    /// Those in the directory, oldest first.
+    /// Offsets of the snapshots in the directory, oldest first.
     snapshots: VecDeque<Offset>,
     pub(crate) are_epochs_stored: bool,
     is_id_stored: bool,
-    /// Some batches of producers could not be read, from here on: no snapshot is taken until they are repaired, and the states are made
-    /// anew.
+    /// Some batches of producers could not be read, from here on: no snapshot is taken until they are repaired and the states are rebuilt.
     pub(crate) unread_from: Option<Offset>,
 }
 
@@ -52,7 +51,7 @@ impl Derived {
         Ok(())
     }
 
-    /// The files were cut, or begin anew.
+    /// The files were cut, or restarted.
     pub(crate) fn cut(
         &mut self,
         disk: &dyn Disk,
@@ -87,8 +86,8 @@ impl Derived {
         Ok(())
     }
 
-    /// Makes the states of producers anew from what can be read up to `to`. Should this broker come to lead, producers with ids wait until the
-    /// rest is repaired: of their batches it does not know which are there.
+    /// Rebuilds the states of producers from what can be read up to `to`. If this broker comes to lead, producers with ids wait until the
+    /// rest is repaired: nobody knows which of their batches are in the log.
     fn make_anew(&mut self, disk: &dyn Disk, store: &Store, to: Offset) -> Result<(), StoreError> {
         let rebuilt = producer::rebuild_readable(disk, store, to);
         let (states, unread) = rebuilt.map_err(|error| StoreError::Io {
@@ -107,7 +106,7 @@ impl Derived {
         Ok(())
     }
 
-    /// Something was repaired: looks again for batches that could not be read. True if there were any: the states were made anew then.
+    /// Something was repaired: reads the batches again that could not be read. True if there were any: then the states were rebuilt.
     pub(crate) fn mend(&mut self, disk: &dyn Disk, store: &Store) -> Result<bool, StoreError> {
         let Some(from) = self.unread_from else {
             return Ok(false);
@@ -121,7 +120,7 @@ impl Derived {
         Ok(true)
     }
 
-    /// The same, of files in another directory that has none of it yet.
+    /// The same states for files in another directory, which has nothing of them on disk yet.
     pub(crate) fn elsewhere(&self) -> Derived {
         Derived {
             producers: self.producers.clone(),
@@ -207,8 +206,8 @@ pub(crate) fn load(
     snapshots.sort_unstable();
     derived.snapshots = snapshots.into();
     derived.prune(disk, store.dir()).map_err(at)?;
-    // A checkpoint that came to nothing stored those of records that it never vouched for. They may come again from the journal, or
-    // never.
+    // A checkpoint that was not completed may have stored epochs of records that it never vouched for. These records may come again from
+    // the journal, or never.
     derived.are_epochs_stored = !store.forget_epochs(row.log_end);
     Ok(derived)
 }

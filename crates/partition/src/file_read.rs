@@ -17,11 +17,11 @@ use crate::read::{Read, ReadError, ReadRequest, Records};
 pub(crate) struct FileRead {
     pub(crate) request: ReadRequest,
     pub(crate) bounds: Bounds,
-    /// Nothing at or above it is read.
+    /// Nothing at or above this offset is read.
     pub(crate) limit: Offset,
     /// Where what is lost ends if the files have nothing at the asked offset.
     pub(crate) lost_to: Offset,
-    /// The limit is the begin of a hole.
+    /// True if the limit is the begin of a hole.
     pub(crate) stops_at_hole: bool,
     /// The first batches in memory, where compaction may have left nothing between the asked offset and them.
     pub(crate) behind_gap: Vec<Batch>,
@@ -43,14 +43,14 @@ pub(crate) enum Known {
 
 /// Aborted transactions that a reader of committed data has to know of.
 struct Aborted<'a> {
-    /// They begin below it.
+    /// Upper bound of their first offsets.
     upto: Offset,
-    /// Some may be in files.
+    /// The files, if some of the transactions may be in them.
     store: Option<&'a Store>,
 }
 
 impl FileRead {
-    /// Bytes that it keeps in memory.
+    /// Bytes that the read keeps in memory.
     pub(crate) fn memory(&self) -> usize {
         let batches = self.in_memory.iter().flatten().chain(&self.behind_gap);
         batches.map(|batch| batch.size()).sum()
@@ -72,7 +72,7 @@ impl FileRead {
             (None, Some(store)) => match store.locate(from, self.limit, bytes_max) {
                 Ok(Located::Read(read)) => self.take(store, read)?,
                 Ok(Located::Unread { bytes }) => return Ok(Known::Unread { files: self, bytes }),
-                // Met again, by one who reports it and has it repaired.
+                // The executed need meets the rot again, reports it and has it repaired.
                 Err(error) if error.is_rot() => {
                     return Ok(Known::Unread {
                         files: self,
@@ -133,8 +133,8 @@ impl FileRead {
             if self.limit <= gaps_end && !self.stops_at_hole {
                 return Ok(Records::AtEnd);
             }
-            // Written, and in no batch: a header has rotted so that its batch seems to lie elsewhere, or compaction left nothing
-            // before offsets that are lost. It always leaves the last batch of a segment.
+            // Written, and in no batch: a header has rotted so that its batch seems to lie elsewhere, or compaction left nothing before
+            // offsets that are lost. Compaction always leaves the last batch of a segment.
             let hole = Hole {
                 from: self.request.from,
                 to: self.lost_to,
@@ -169,7 +169,7 @@ impl FileRead {
                 let last = batches.last();
                 Some(Aborted {
                     upto: last.map_or(stable, |last| last.next_offset()),
-                    // Memory may begin where a file goes on: the log before it may all be gone.
+                    // Files that end at or below the asked offset have no marker that matters to this read.
                     store: store.filter(|store| self.request.from < store.log_end()),
                 })
             }
@@ -215,7 +215,7 @@ impl Partition {
         has_others && home.dir.on_damage(self.key(), at)
     }
 
-    /// A look for something else than an offset met rot: it is repaired where that is possible, and the caller told so.
+    /// A search that is not for an offset met rot: has it repaired where that is possible, and returns the error for the caller.
     pub(crate) fn on_damage_met(&self, error: ReadError) -> ReadError {
         let home = self.home();
         let at = match (&error, home.store.get()) {

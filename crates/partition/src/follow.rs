@@ -76,12 +76,12 @@ impl From<LeaderEpoch> for Asked {
     }
 }
 
-/// Where a replica goes on.
+/// The point from which a replica continues its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowPoint {
-    /// Of the newest leader that it heard of.
+    /// Newest leader epoch that the replica knows.
     pub epoch: LeaderEpoch,
-    /// Epoch of the last record, or of where the log began anew; none for an empty log.
+    /// Epoch of the last record; in a log without records the first epoch that it knows, as after a restart; else none.
     pub last_epoch: LeaderEpoch,
     pub log_start: Offset,
     pub end: Offset,
@@ -91,7 +91,7 @@ pub struct FollowPoint {
 }
 
 impl Partition {
-    /// Where this replica goes on.
+    /// The point from which this replica continues its log.
     pub fn follow_point(&self) -> FollowPoint {
         let state = self.state.lock();
         let points = state.progress.points();
@@ -109,8 +109,8 @@ impl Partition {
         }
     }
 
-    /// The leader's answer to a replica whose last record has `asked.epoch` and whose log ends at `asked.end`: `None` if this log goes
-    /// on from there, else a place at or behind which the two part (KIP-595's `DivergingEpoch`).
+    /// The leader's answer to a replica whose last record has `asked.epoch` and whose log ends at `asked.end`: `None` if this log continues
+    /// there, else a place at or behind which the two part (KIP-595's `DivergingEpoch`).
     ///
     /// Only the leader in `epoch` may judge: by the log of another replica, or of one whose directory failed, the follower would cut off what
     /// is committed.
@@ -160,7 +160,7 @@ impl Partition {
         let state = self.state.lock();
         let judged = self.judge_in(&state, asked, epoch)?;
         let points = state.progress.points();
-        // One whose log ends elsewhere has to begin anew first.
+        // A follower whose log ends outside this one has to truncate or restart its log first.
         let is_within = points.start <= asked.end && asked.end <= points.end;
         if judged.is_none() && is_within && !state.progress.has_heard(broker, broker_epoch) {
             let current = state.progress.epoch();
@@ -169,7 +169,7 @@ impl Partition {
         Ok(judged)
     }
 
-    /// Where this replica cuts its log after a leader answered with `told`; see [`model::Lineage::cut_to`].
+    /// The offset at which this replica cuts its log after a leader answered with `told`; see [`model::Lineage::cut_to`].
     pub fn cut_to(&self, told: EpochEnd) -> Offset {
         let state = self.state.lock();
         let end = state.progress.points().end;
@@ -247,7 +247,7 @@ impl Partition {
         batches: &[Batch],
         moment: Moment<'_>,
     ) -> Result<Followed, FollowError> {
-        // They lie in an answer, or among what this node has written for its followers, and are few.
+        // The batches are copied, because they lie in the buffer of an answer, or of what this node has written for its followers, and are few.
         let batches = batches.iter().map(Batch::detached).collect();
         self.take(&mut self.state.lock(), batches, |_| false, moment)
     }

@@ -16,9 +16,9 @@ pub enum Isolation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     pub isolation: Isolation,
-    /// Replicas that follow refuse. Others show what they know to be committed (KIP-392), or all they have.
+    /// True if replicas that follow refuse. Otherwise they show what they know to be committed (KIP-392), or all they have.
     pub leader_only: bool,
-    /// Shown is what the disk has, whatever is in memory or was verified before.
+    /// True to show what the disk has, whatever is in memory or was verified before.
     pub anew: bool,
 }
 

@@ -1,8 +1,8 @@
-//! The way of a replica out of a broker that the metadata give it to no longer.
+//! The removal of a replica from a broker that the metadata no longer assign it to.
 //!
-//! The log begins anew, empty, in the journal; once that is durable the partition and its files go together. So a crash finds the
-//! old log or none, and a replica that is assigned here again, under the same id, gets nothing of what the journal has of the old one.
-//! Invariant: a log that knows a later leader than the metadata stays, since then they are older than it.
+//! The journal gets a restart that empties the log; once that is durable the partition and its files are removed together. So a crash finds
+//! the old log or none, and a replica that is assigned here again, under the same id, gets nothing of what the journal has of the old one.
+//! Invariant: a log that knows a later leader than the metadata stays, since then the metadata are older than the log.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::news::News;
 use crate::partition::{Partition, PartitionState};
 
 impl Partition {
-    /// This broker has no replica any more, as the metadata say, in which `epoch` is that of the leader. Returns false where the log is
-    /// younger than they are: it stays.
+    /// Begins the removal of a replica that the metadata, which name `epoch` as that of the leader, assign to this broker no more. Returns
+    /// false where the log knows a later leader epoch, or its files cannot be read: then the log stays.
     pub fn leave(self: &Arc<Self>, epoch: LeaderEpoch, news: &mut Vec<News>) -> bool {
         let mut state = self.state.lock();
         if state.is_deleted || state.is_leaving {
@@ -39,13 +39,13 @@ impl Partition {
         true
     }
 
-    /// This broker has a replica again. Returns false if it is too late for this one, and another has to begin.
+    /// The metadata assign the replica to this broker again. Returns false if this one is deleted already, and a new one has to be created.
     pub fn stay(&self) -> bool {
         let mut state = self.state.lock();
         if !std::mem::take(&mut state.is_leaving) {
             return !state.is_deleted;
         }
-        // Its files may wait for the cut that was to end them.
+        // Files may still be due for truncation: the segment writer has to look at the partition.
         let is_first = !state.is_deleted && !std::mem::replace(&mut state.dirty, true);
         let is_there = !state.is_deleted;
         let home = Arc::clone(&state.home);
@@ -56,13 +56,13 @@ impl Partition {
         is_there
     }
 
-    /// True if the partition was deleted, or is about to go.
+    /// True if the partition is deleted, or about to be removed.
     pub fn is_going(&self) -> bool {
         let state = self.state.lock();
         state.is_deleted || state.is_leaving
     }
 
-    /// Begins the log of a partition that leaves anew in the journal. The life that begins is durable when nothing of it is left.
+    /// Restarts the log of a partition that leaves, empty, in the journal. Once the new life is durable a crash finds nothing of the old log.
     pub(crate) fn empty_out(self: &Arc<Self>) -> Result<(), CutError> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -70,7 +70,7 @@ impl Partition {
             return Ok(());
         }
         self.check_cut(state, Offset(i64::MAX))?;
-        // They are of the log that ends.
+        // Pending trims belong to the log that ends here.
         state.trims.clear();
         state.cuts.keep(state.marks());
         let life = state.progress.on_emptied();

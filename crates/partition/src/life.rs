@@ -1,4 +1,4 @@
-//! The lives of a log: cut or begun anew, it lives on under another number.
+//! The lives of a log: each cut or restart gives it another number.
 
 /// Counts the cuts and restarts of a log in this process. A round that was queued in an older life says nothing of what was appended
 /// since: its sync began beside a cut, and the same offsets may hold other records now.

@@ -1,7 +1,7 @@
 //! The need of a read that cannot be answered yet, and the piece that comes of it.
 //!
-//! A need owns all that its execution takes: the loop that planned may not wait for the disk, and hands it to a thread that may.
-//! Executing plans nothing anew. A tier adds a need for what lies below the local start.
+//! A need owns all that its execution takes: the loop that planned may not wait for the disk, and hands it to a thread that may. The
+//! execution plans nothing again. A tier adds a need for what lies below the local start.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl Need {
         }
     }
 
-    /// About how many bytes of records it gives.
+    /// About how many bytes of records the need gives.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -76,7 +76,7 @@ impl Need {
         }
     }
 
-    /// Bytes of records that it keeps in memory.
+    /// Bytes of records that the need keeps in memory.
     #[must_use]
     pub fn memory(&self) -> usize {
         match self {

@@ -8,11 +8,11 @@ use model::{InboxId, Ticket};
 pub enum News {
     /// The event that the ticket waits for: its append is durable, or committed, as was asked.
     Reached(Ticket),
-    /// The log directory failed before it was: indefinite, it may or may not be there after a restart.
+    /// The log directory failed first: indefinite, the append or trim may or may not be there after a restart.
     Failed(Ticket),
-    /// The leader epoch ended before it was: indefinite, the next leader has it or not.
+    /// The leader epoch ended first: indefinite, the next leader has the append or not.
     NotLeader(Ticket),
-    /// It is in the log, but fewer replicas are in sync now than `acks=all` needs: indefinite.
+    /// The append is in the log, but fewer replicas are in sync now than `acks=all` needs: indefinite.
     TooFewReplicas(Ticket),
     /// The partition that the ticket names has more to read, or has synced more, as was asked (or has failed).
     Readable(Ticket),
@@ -30,7 +30,7 @@ impl News {
         }
     }
 
-    /// The inbox where they are to be put.
+    /// The inbox where the news are to be put.
     #[must_use]
     pub fn inbox(&self) -> InboxId {
         self.ticket().inbox

@@ -1,8 +1,8 @@
 //! One partition of which this broker has a replica.
 //!
-//! Owns the order of the log; how far it has come, and who waits for what, is in its `progress`. Invariant: the log start is not
-//! above `local_start`, which moves here before the files below it go. The lock is short: taken per append, read plan and commit,
-//! never held during IO.
+//! Owns the order of the log; how far it has come, and who waits for what, is in its `progress`. Invariant: the log start is not above
+//! `local_start`, which moves here before the files below it are removed. The lock is short: taken per append, read plan and commit, never
+//! held during IO.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
@@ -39,9 +39,9 @@ pub struct Partition {
     pub(crate) traffic: Traffic,
 }
 
-/// Those who own the partitions of a directory.
+/// The owner of the partitions of a directory.
 pub(crate) trait Registry: Send + Sync {
-    /// A partition was deleted, or lives elsewhere now: its files go in the background, before another one of its name writes any.
+    /// A partition was deleted, or lives elsewhere now: its files are removed in the background, before another one of its name writes any.
     /// `home` is `None` for one that did not come to live here.
     fn remove(&self, partition: &Arc<Partition>, home: Option<Arc<Home>>);
 
@@ -49,7 +49,7 @@ pub(crate) trait Registry: Send + Sync {
     fn let_go(&self, key: Key);
 }
 
-/// Where the files of a partition are, and what goes with them. A partition that moves gets another one.
+/// The place of a partition's files, and what belongs to them. A partition that moves gets another home.
 pub(crate) struct Home {
     pub(crate) dir: Arc<LogDir>,
     /// Weak: it owns the partition.
@@ -70,45 +70,45 @@ pub(crate) struct PartitionState {
     pub(crate) tail: Tail,
     /// First offset that the files of this broker are to have. Equal to the log start until a tier has what lies between.
     pub(crate) local_start: Offset,
-    /// Where the log began anew last.
+    /// Offset at which the log last restarted.
     pub(crate) restarted_at: Offset,
-    /// Between batches below there may be gaps that the compaction of a leader left.
+    /// Below this offset there may be gaps between batches, which the compaction of a leader left.
     pub(crate) gaps_end: Offset,
     /// Cuts that the files have not seen.
     pub(crate) cuts: Cuts,
-    /// Its `end` is that of the tail.
+    /// How far the log has come; its `end` is that of the tail.
     pub(crate) progress: Progress,
     pub(crate) epochs: Epochs,
     pub(crate) are_epochs_changed: bool,
     pub(crate) producers: ProducerStates,
-    /// They lack batches at or behind this offset, which rotted and are not repaired yet.
+    /// The states of producers lack batches at or behind this offset, which rotted and are not repaired yet.
     pub(crate) producers_lack: Option<Offset>,
     pub(crate) config: Arc<LogConfig>,
-    /// At most one in each round.
+    /// Trims that are not durable yet, at most one in each round.
     pub(crate) trims: VecDeque<PendingTrim>,
-    /// Durable here, and not known to be on every replica in sync: the next leader would bring back what clients were told is deleted.
+    /// Trims that are durable here, and not known to be on every replica in sync. Their tickets wait: the next leader could bring the records back.
     pub(crate) trims_elsewhere: Vec<PendingTrim>,
-    /// The log start moved since the segment writer last looked.
+    /// True if the log start moved since the segment writer last looked.
     pub(crate) has_trimmed: bool,
     pub(crate) watchers: Vec<Watcher>,
-    /// Those who wait for the next sync.
+    /// Tickets that wait for the next sync.
     pub(crate) sync_watchers: Vec<Ticket>,
-    /// Those who wait for the next append.
+    /// Tickets that wait for the next append.
     pub(crate) end_watchers: Vec<Ticket>,
     /// Aborted transactions whose markers are not in a segment file yet, in the order of these.
     pub(crate) aborted: VecDeque<AbortedTxn>,
     pub(crate) guards: Guards,
     pub(crate) slot: Slot,
-    /// Bytes appended since the last sync, where the topic is relaxed and counts messages to its next flush.
+    /// Records appended since the last sync, where the topic is relaxed and counts them to its next flush.
     pub(crate) unflushed_records: i64,
     /// When `flush.ms` wants the next sync of a relaxed topic; set by its first append since the last one.
     pub(crate) flush_at: Option<Instant>,
-    /// In the segment writer's list.
+    /// True if the partition is on the segment writer's list, or in its hands.
     pub(crate) dirty: bool,
     pub(crate) is_deleted: bool,
-    /// No replica of this broker any more: the log and its files go.
+    /// True if this broker has no replica any more: the log and its files are removed.
     pub(crate) is_leaving: bool,
-    /// On its way to another directory: compaction leaves the files alone.
+    /// True if the partition moves to another directory: compaction leaves the files alone.
     pub(crate) is_moving: bool,
     /// The last step of a move: what is appended waits.
     pub(crate) pause: Option<Pause>,
@@ -116,7 +116,7 @@ pub(crate) struct PartitionState {
     pub(crate) arrives_at: Option<Weak<dyn Registry>>,
     /// Offsets `from..to` that were durable and cannot be read any more; reported, never skipped over.
     pub(crate) holes: Vec<Hole>,
-    /// Those behind cuts that the files have not seen.
+    /// Holes behind cuts that the files have not seen.
     pub(crate) cut_off: Vec<Hole>,
     /// The offset at which rot was reported last, and where readers can go on.
     pub(crate) reported: Option<(Offset, Option<Offset>)>,
@@ -147,9 +147,9 @@ pub struct Start {
     pub log_start: Offset,
     /// First offset of the files.
     pub local_start: Offset,
-    /// Where the log began anew last; 0 if it never did.
+    /// Offset at which the log last restarted; 0 if it never did.
     pub restarted_at: Offset,
-    /// Known to be committed.
+    /// Everything below is known to be committed.
     pub committed: Offset,
     pub log_end: Offset,
     pub epoch: LeaderEpoch,
@@ -160,9 +160,9 @@ pub struct Start {
     pub holes: Vec<Hole>,
     /// The last batches, where a full disk had no room for them.
     pub unwritten: Vec<Batch>,
-    /// Between these there may be gaps below it.
+    /// Below this offset there may be gaps between the unwritten batches.
     pub gaps_end: Offset,
-    /// The files are not what the last checkpoint says of them.
+    /// True if the files are not what the last checkpoint says of them.
     pub is_unsettled: bool,
     /// The files cannot be read; what the checkpoint says of them.
     pub unread: Option<checkpoint::Row>,
@@ -228,7 +228,7 @@ impl Partition {
         let progress = Progress::new(ends, start.committed, start.epoch, in_sync_min);
         producers.on_high_watermark(progress.points().committed);
         let is_unsettled = start.is_unsettled;
-        // A life that ended between a trim and the removal of the files leaves that to this one.
+        // A process that ended between a trim and the removal of the files leaves that to this one.
         let has_spent = start.store.as_ref().is_some_and(Store::has_spent);
         let home = Arc::new(Home {
             dir,
@@ -290,12 +290,12 @@ impl Partition {
         }
     }
 
-    /// Names it in the journal.
+    /// The name of the partition in the journal.
     pub(crate) fn key(&self) -> Key {
         (self.topic_id, self.index)
     }
 
-    /// Bytes that a start left to the segment writer; `None` where it has nothing to see to.
+    /// Bytes that a start left to the segment writer; `None` where the writer has nothing to do.
     pub(crate) fn unwritten_at_start(&self) -> Option<usize> {
         let state = self.state.lock();
         state.dirty.then(|| state.tail.unwritten_bytes())
@@ -338,7 +338,7 @@ impl Partition {
         Arc::clone(&self.state.lock().home)
     }
 
-    /// The directory where it lives now.
+    /// The directory where the partition lives now.
     pub fn dir(&self) -> Arc<LogDir> {
         Arc::clone(&self.state.lock().home.dir)
     }
@@ -368,7 +368,7 @@ impl Partition {
         look(&self.state.lock().producers)
     }
 
-    /// Neither read nor written: its directory failed, or its files could not be read at the start.
+    /// True if the partition is neither read nor written: its directory failed, or its files could not be read at the start.
     pub fn is_offline(&self) -> bool {
         self.is_offline_in(&self.state.lock())
     }
@@ -381,7 +381,7 @@ impl Partition {
         self.state.lock().is_deleted
     }
 
-    /// The topic is gone: whoever waits is told now, later requests find nothing.
+    /// The topic is deleted: waiting requests are notified now, later ones find nothing.
     pub fn delete(&self, news: &mut Vec<News>) {
         let mut state = self.state.lock();
         state.is_deleted = true;
@@ -403,7 +403,7 @@ impl Partition {
         }
     }
 
-    /// A directory failed. One that the partition has left, or is on its way to, is of no concern.
+    /// A directory failed. Directories that the partition has left, or is on its way to, are of no concern.
     pub(crate) fn on_dir_failed(&self, news: &mut Vec<News>) {
         let mut state = self.state.lock();
         if state.home.dir.is_failed() {
@@ -437,7 +437,7 @@ impl Durable for Partition {
 }
 
 impl PartitionState {
-    /// A new epoch begins where the log ends, and not with its first batch: who was told of it asks later where it ended, also
+    /// A new epoch begins where the log ends, and not with its first batch: a client that knows the epoch asks later where it ended, also
     /// when nothing was appended in it (KIP-320).
     pub(crate) fn begin_epoch(&mut self) {
         let (latest, epoch) = (self.epochs.latest(), self.progress.epoch());
@@ -473,7 +473,7 @@ impl PartitionState {
         }
     }
 
-    /// Never above what is committed; a transaction that began below the log start holds nothing back there.
+    /// The last stable offset: never above what is committed. A transaction that began below the log start holds nothing back there.
     fn last_stable(&self) -> Offset {
         let points = self.progress.points();
         self.first_unstable().map_or(points.committed, |first| {
@@ -520,7 +520,7 @@ impl PartitionState {
         self.tail.evict(start);
     }
 
-    /// The newest trim goes with the one before it.
+    /// Merges the newest trim into the one before it, as their entries were.
     pub(crate) fn join_trims(&mut self) {
         if let (Some(last), Some(before)) = (self.trims.pop_back(), self.trims.back_mut()) {
             before.start = last.start;

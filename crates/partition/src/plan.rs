@@ -1,8 +1,8 @@
 //! Planning a read: looks at the state without waiting, and returns either what to send or what is needed first.
 //!
 //! A plan owns all that it takes, so nothing can move under it, and a read is planned once: a [`Need`] is executed away from the
-//! partition's lock and gives the piece that was planned. Nothing at or above the high watermark is ever in a plan but
-//! for another replica, and for a reader of committed data nothing at or above the last stable offset. Batches still in memory come from there, older ones as
+//! partition's lock and gives the piece that was planned. Nothing at or above the high watermark is ever in a plan but for another replica,
+//! and for a reader of committed data nothing at or above the last stable offset. Batches still in memory come from there, older ones as
 //! slices of segment files.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::search::{Search, SearchTime};
 
 /// The plan of a read.
 pub enum Plan {
-    /// It can be answered now.
+    /// The read can be answered now.
     Ready(Read),
     /// Something has to be done first, by a thread that may wait for the disk.
     Need(Need),
@@ -30,7 +30,7 @@ pub enum Plan {
 /// How far the state alone leads.
 enum Look {
     Read(Read),
-    /// The files have more of it, where they are now.
+    /// The files have more of the read, where they are now.
     Files(FileRead, Arc<Home>),
 }
 
@@ -108,7 +108,7 @@ impl Partition {
         } else {
             None
         };
-        // Before the files are asked: what leaves this list meanwhile is in theirs.
+        // Taken before the files are asked: a transaction that leaves this list meanwhile is in theirs.
         let recent: Vec<AbortedTxn> = match request.scope.isolation {
             Isolation::Committed => state
                 .aborted
@@ -127,7 +127,7 @@ impl Partition {
         } else {
             None
         };
-        // Behind a cut that they have not seen yet they hold records of another life.
+        // Files that have not seen a cut yet hold records of another life behind it.
         let limit = state.cuts.files_end().map_or(limit, |end| limit.min(end));
         let files = FileRead {
             request,

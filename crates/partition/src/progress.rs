@@ -5,7 +5,7 @@
 //! in sync; it stands still while fewer of them than the minimum are, and never falls. A ticket belongs to the leader epoch that
 //! it was taken in: when that ends, its tickets fail before anything else changes, so that no later leader redeems them.
 //!
-//! A log that is cut or begins anew has another life from then on; what is told of an older one counts for nothing.
+//! A log that is cut or restarted has another life from then on; reports of an older life count for nothing.
 
 #[path = "progress/lags.rs"]
 mod lags;
@@ -63,17 +63,17 @@ pub struct Replicas {
     pub partition_epoch: i32,
 }
 
-/// The word of a follower.
+/// The report of a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowerAt {
-    /// In which it follows: what it says of another one is of another log.
+    /// Leader epoch in which the broker follows: a report of another epoch is of another log.
     pub epoch: LeaderEpoch,
     pub broker: BrokerId,
-    /// Its registration; -1 where it names none.
+    /// Epoch of the broker's registration; -1 where the follower names none.
     pub broker_epoch: i64,
-    /// Where its log starts.
+    /// Where the follower's log starts.
     pub log_start: Offset,
-    /// Everything below is synced there. Of a Kafka broker: appended.
+    /// Everything below is synced there; on a Kafka broker only appended.
     pub synced: Offset,
 }
 
@@ -83,16 +83,16 @@ pub struct IsrWish {
     pub leader_epoch: LeaderEpoch,
     pub partition_epoch: i32,
     pub isr: Vec<(BrokerId, i64)>,
-    /// Those in sync that are not to be any more.
+    /// Replicas in sync that are to leave the ISR.
     pub without: Vec<BrokerId>,
 }
 
 /// The followers in sync that a leader does without.
 #[derive(Clone, Copy)]
 pub struct Laggards<'a> {
-    /// One that has not had everything for longer.
+    /// Longest time that a follower may go without having had everything.
     pub lag_max: Duration,
-    /// One that lacks something and was not heard of at all for a while, as long as enough others are in sync.
+    /// True for a follower that was not heard of at all for a while: done without if it lacks something, as long as enough others are in sync.
     pub is_silent: &'a dyn Fn(BrokerId) -> bool,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Points {
 pub(crate) enum Wanted {
     Durable,
     Committed,
-    /// The same for an append of a client, which is told when too few replicas are in sync for it.
+    /// The same for an append of a client, which fails when too few replicas are in sync for it.
     CommittedSoon,
 }
 
@@ -121,7 +121,7 @@ pub(crate) enum Wanted {
 struct Awaiting {
     until: Offset,
     ticket: Ticket,
-    /// In which the ticket was taken.
+    /// Leader epoch in which the ticket was taken.
     epoch: LeaderEpoch,
     wanted: Wanted,
 }
@@ -129,16 +129,16 @@ struct Awaiting {
 /// How far a follower has come.
 #[derive(Clone, Debug)]
 struct Follower {
-    /// Nothing is known before its first word in this epoch.
+    /// `None` before the follower's first report in this epoch.
     synced: Option<Offset>,
     log_start: Offset,
-    /// The registration that it spoke under last.
+    /// Epoch of the registration that the follower last reported under.
     broker_epoch: i64,
-    /// When it had everything last.
+    /// When the follower last had everything.
     caught_up_at: Instant,
-    /// When its synced end rose last, or the leader began to count it.
+    /// When the follower's synced end last rose, or the leader began to count it.
     moved_at: Instant,
-    /// Our ends at earlier words of it: it had everything of then once it has that.
+    /// Ends of our log at earlier reports of the follower: once it has reached one, it had everything at that time.
     marks: Marks,
 }
 
@@ -175,20 +175,20 @@ pub(crate) struct Progress {
     /// The ISR that the controller was asked for. Until the metadata say what became of it its members count as in sync too: the
     /// controller may have granted it, and elect one of them.
     pending: Option<Vec<BrokerId>>,
-    /// The committed offset as the leader, another broker, named it; it may be more than is durable here.
+    /// The committed offset as the leader, another broker, named it; perhaps above what is durable here.
     told: Offset,
-    /// True once another leader has named it since the start, or since this log lost what it had.
+    /// True once another leader has named the committed offset since the start, or since this log lost what it had.
     is_told: bool,
     /// `min.insync.replicas`.
     in_sync_min: usize,
-    /// In the order of the offsets they wait for, as is the next.
+    /// Tickets in the order of the offsets that they wait for, as in the next queue.
     awaiting_durable: VecDeque<Awaiting>,
     awaiting_committed: VecDeque<Awaiting>,
 }
 
 impl Progress {
-    /// Of a log that was found on disk: all of it is durable, and of it was `committed` what an earlier start wrote down. A role, or a
-    /// leader, says what is.
+    /// The progress of a log that was found on disk: all of it is durable, and everything below `committed` is committed, as an earlier
+    /// start wrote down. A role, or a leader, says how much more is.
     pub(crate) fn new(
         (start, end): (Offset, Offset),
         committed: Offset,
@@ -246,7 +246,7 @@ impl Progress {
         self.role.leads()
     }
 
-    /// True if this leader has not committed yet what it found when it began to lead: the one before may have, and may have told clients.
+    /// True if this leader has not committed yet what it found when it began to lead: the leader before may have, and may have shown it to clients.
     pub(crate) fn is_behind_epoch(&self) -> bool {
         self.is_leading() && self.points.committed < self.epoch_start
     }
@@ -288,7 +288,7 @@ impl Progress {
         self.points = next;
     }
 
-    /// The log ends at `to`, in front of its old end, in the life that is returned. Its tickets failed when it ceased to lead.
+    /// The log ends at `to`, in front of its old end, in the life that is returned. Tickets failed when this broker ceased to lead.
     pub(crate) fn on_cut(&mut self, to: Offset) -> Life {
         assert!(!self.is_leading(), "a leader cuts nothing");
         let points = self.points;
@@ -332,7 +332,7 @@ impl Progress {
         self.begin_life()
     }
 
-    /// The replica is none any more: its log has nothing, committed or not.
+    /// The replica is removed: its log has nothing, committed or not.
     pub(crate) fn on_emptied(&mut self) -> Life {
         assert!(!self.is_leading(), "a leader drops nothing");
         self.told = Offset::ZERO;
@@ -351,7 +351,7 @@ impl Progress {
         self.life
     }
 
-    /// A leader, or the quorum, says what is committed. It may be more than is durable here.
+    /// A leader, or the quorum, says what is committed, which may be more than is durable here.
     pub(crate) fn on_committed(&mut self, up_to: Offset) {
         let points = self.points;
         self.told = self.told.max(up_to);
@@ -401,8 +401,8 @@ impl Progress {
         if epoch != self.epoch {
             return false;
         }
-        // A broker that is no replica has no say, and what it reports is forgotten when we do not lead. One that was started anew
-        // may have lost what it reported before; the word of its earlier life comes late (KIP-903).
+        // A broker without a replica has no say, and reports are forgotten when we do not lead. A broker that was restarted may have lost
+        // what it reported before; a report of its earlier registration comes late (KIP-903).
         let Some(follower) = self.followers.get_mut(&broker) else {
             return false;
         };
@@ -425,8 +425,8 @@ impl Progress {
         self.may_join(broker)
     }
 
-    /// True if this leader counts what a broker said in this life of it. What a broker says before the metadata here have its replica is
-    /// not kept, and neither is what a replica said that may have been dropped since.
+    /// True if this leader counts what a broker reported under this registration. A report that comes before the metadata here have the
+    /// replica is not kept, and neither is that of a replica that may have been dropped since.
     pub(crate) fn has_heard(&self, broker: BrokerId, broker_epoch: i64) -> bool {
         let follower = self.followers.get(&broker);
         follower.is_some_and(|follower| {
@@ -435,8 +435,9 @@ impl Progress {
     }
 
     /// True if a replica that is not in sync has come to where the others are: to what is committed, and to what this leader found. While
-    /// too few are in sync the committed offset stands still, and only the end will do (KAFKA-19996). It must not begin in front of this log: what
-    /// clients were told is deleted would come back with it as the next leader. It may begin later, as each replica deletes what is old.
+    /// too few are in sync the committed offset stands still, and only the end will do (KAFKA-19996). The replica's log must not begin in
+    /// front of this one: records that clients know to be deleted would come back with it as the next leader. A later beginning is fine, as
+    /// each replica deletes what is old.
     fn may_join(&self, broker: BrokerId) -> bool {
         let Role::Leading(replicas) = &self.role else {
             return false;
@@ -455,8 +456,8 @@ impl Progress {
         })
     }
 
-    /// The followers in sync that hold up what is committed and are silent, unless too few would be left. One of which nothing is known in
-    /// this epoch was not heard yet: it may be on its way.
+    /// The followers in sync that hold up what is committed and are silent, unless too few would be left. A follower without a report in
+    /// this epoch does not count as silent: its first one may be on its way.
     fn silent(&self, behind: &[BrokerId], is_silent: &dyn Fn(BrokerId) -> bool) -> Vec<BrokerId> {
         let Role::Leading(replicas) = &self.role else {
             return Vec::new();
@@ -550,8 +551,8 @@ impl Progress {
     fn on_replicas(&mut self, replicas: Replicas, now: Instant, news: &mut Vec<News>) -> bool {
         let others = replicas.all.iter().filter(|broker| **broker != replicas.me);
         let mut known = std::mem::take(&mut self.followers);
-        // Of several changes that came at once, one may have removed a replica (1) and the next have added it anew (2): the log that it
-        // spoke of is gone. One that is in sync was not removed, because only this leader could have asked for it after (2).
+        // When several changes come at once, one may have removed a replica (1) and the next have added it again (2): the log that it
+        // reported on is gone. A replica in sync was not removed, because only this leader could have asked for it to be in sync after (2).
         let is_next = |before: &Replicas| replicas.partition_epoch <= before.partition_epoch + 1;
         if !self.replicas().is_none_or(is_next) {
             known.retain(|broker, _| replicas.in_sync.contains(broker));
@@ -563,7 +564,7 @@ impl Progress {
                     synced: None,
                     log_start: self.points.start,
                     broker_epoch: -1,
-                    // It has as long as any to catch up.
+                    // A new follower has as long as any other to catch up.
                     caught_up_at: now,
                     moved_at: now,
                     marks: Marks::default(),
@@ -603,14 +604,14 @@ impl Progress {
         let goes_on = epoch == self.epoch && self.is_leading() == role.leads();
         if !goes_on {
             self.is_told |= self.is_leading() && !self.is_behind_epoch();
-            // First of all. If the offsets moved first, a leader that lost office at 120 (1), was cut to 100 (2) and followed to
+            // Tickets fail first. If the offsets moved first, a leader that lost the lead at 120 (1), was cut to 100 (2) and followed to
             // 130 (3) would acknowledge a record that is gone.
             self.fail_all(News::NotLeader, news);
             self.followers.clear();
             self.pending = None;
             self.epoch_start = self.points.end;
             self.led_since = now;
-            // An earlier leader said it of a log that this one may not have gone on with.
+            // The earlier leader named this offset of a log that the new one may not continue.
             self.told = self.points.committed;
         }
         self.epoch = epoch;
@@ -628,8 +629,8 @@ impl Progress {
         }
     }
 
-    /// Followers in sync that have not had everything for longer than `lag_max`: the leader wants them out of the ISR. One that has everything
-    /// says nothing more until there is more.
+    /// Followers in sync that have not had everything for longer than `lag_max`: the leader wants them out of the ISR. A follower that has
+    /// everything reports nothing more until there is more.
     pub(crate) fn on_tick(&mut self, now: Instant, lag_max: Duration) -> Vec<BrokerId> {
         self.note_caught_up(now);
         let Role::Leading(replicas) = &self.role else {
@@ -643,7 +644,7 @@ impl Progress {
         in_sync.filter(is_behind).copied().collect()
     }
 
-    /// True if `acks=all` can be promised now.
+    /// `Ok` if `acks=all` can be promised now.
     pub(crate) fn check_in_sync(&self) -> Result<(), TooFew> {
         let Role::Leading(replicas) = &self.role else {
             return Ok(());
@@ -674,7 +675,7 @@ impl Progress {
         let pending = self.pending.iter().flatten();
         let counts = replicas.in_sync.iter().chain(pending);
         for broker in counts.filter(|of| **of != replicas.me) {
-            // One that is in sync and no replica has not said anything either.
+            // A broker that the metadata have in sync, but not as a replica, has reported nothing either.
             let synced = (self.followers.get(broker)).and_then(|follower| follower.synced);
             reached = reached.min(synced);
         }
@@ -686,8 +687,7 @@ impl Progress {
         });
     }
 
-    /// Where the log starts at least on every replica that may lead next, which is 0 for one that has not said so; `None` where we do not
-    /// lead.
+    /// Lowest log start among the replicas that may lead next, 0 if one of them has not reported its own; `None` where we do not lead.
     pub(crate) fn start_everywhere(&self) -> Option<Offset> {
         let replicas = match &self.role {
             Role::NotLeading => return None,
@@ -721,7 +721,7 @@ impl Progress {
             Wanted::Durable => &mut self.awaiting_durable,
             Wanted::Committed | Wanted::CommittedSoon => &mut self.awaiting_committed,
         };
-        // Mostly at the end; a duplicate waits with its original, further in front.
+        // Most tickets wait for the end of the log; a duplicate waits with its original, further in front.
         let at = match queue.back() {
             Some(last) if until < last.until => {
                 queue.partition_point(|awaiting| awaiting.until <= until)

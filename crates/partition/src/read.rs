@@ -33,7 +33,7 @@ impl Records {
         self.len() == 0
     }
 
-    /// Bytes that they keep in memory.
+    /// Bytes that the records keep in memory.
     #[must_use]
     pub fn memory(&self) -> usize {
         match self {
@@ -57,7 +57,7 @@ impl Bounds {
 
 pub struct Read {
     pub records: Records,
-    /// As they were when the read was planned.
+    /// Bounds of the partition when the read was planned.
     pub bounds: Bounds,
     /// Aborted transactions with records in the read, for a reader of committed data.
     pub aborted: Vec<AbortedTxn>,
@@ -126,8 +126,8 @@ pub struct ReadRequest {
 }
 
 impl Partition {
-    /// A reader goes to the files of one directory (1), the partition moves to another (2), and the files are removed (3): it
-    /// looks again, at those that hold now.
+    /// Repeats a look that a move has overtaken: a reader looks at the files of one directory (1), the partition moves to another (2), and
+    /// the files are removed (3). The next look is at the files that hold now.
     pub(crate) fn where_it_lives<T>(
         &self,
         mut look: impl FnMut(&mut Option<Arc<Home>>) -> Result<T, ReadError>,
@@ -161,14 +161,14 @@ impl Partition {
         }
         // Offsets between the log start and the local start will be in a tier, and a need of their own. Until then the two are equal.
         // Between what is committed and the end nothing is shown yet. A reader that was shown more by an earlier leader waits
-        // there; told that it is out of range, it would begin anew.
+        // there; an `OutOfRange` would make it start over.
         if request.from < bounds.log_start || request.from > bounds.log_end {
             return Err(ReadError::OutOfRange { bounds });
         }
         Ok(bounds)
     }
 
-    /// True if the end that this leader shows may be one that clients have seen the log beyond (KIP-207).
+    /// True if clients may have seen the log beyond the end that this leader shows (KIP-207).
     pub fn is_behind_epoch(&self) -> bool {
         self.state.lock().progress.is_behind_epoch()
     }

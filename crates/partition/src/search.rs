@@ -69,7 +69,7 @@ impl Partition {
                 (state.progress.points(), state.tail.start(), batches, caps)
             })?;
             let (log_start, end) = (points.start, points.committed);
-            // Again only when memory has let go of batches meanwhile.
+            // The files are asked again only when memory has let go of batches meanwhile.
             if from < tail_start
                 && let Some(store) = seen.insert(home).store.get()
             {
@@ -105,7 +105,7 @@ impl Partition {
         seen: &mut Option<Arc<Home>>,
     ) -> Result<Option<RecordTime>, ReadError> {
         let ((newest, end, caps), home) = self.look_at_tail(|state| {
-            // Of a batch from the journal of an older version the header may hide the time.
+            // The header of a batch from the journal of an older version may hide the time.
             let (hidden, told): (Vec<&Batch>, Vec<&Batch>) =
                 committed(state).partition(|batch| batch.hides_time());
             let newest = told.into_iter().max_by(|left, right| {
@@ -117,7 +117,7 @@ impl Partition {
             let committed = state.progress.points().committed;
             (newest, committed, state.config.caps())
         })?;
-        // As in Kafka nothing is found while the newest record of the files is not committed.
+        // The files give no record while their newest one is not committed, as in Kafka.
         let stored = match seen.insert(home).store.get() {
             Some(store) => store.max_time()?.filter(|found| found.offset < end),
             None => None,

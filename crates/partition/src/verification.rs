@@ -25,9 +25,9 @@ pub struct Guard(u64);
 /// Why a transactional batch may begin a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warrant {
-    /// It may not: it may only join the one that is open.
+    /// No warrant: the batch may only join a transaction that is open already.
     None,
-    /// The coordinator knows of it.
+    /// The coordinator confirmed that the partition belongs to the producer's open transaction.
     Verified(Guard),
     /// The coordinator took the partition in for this very batch. Each transaction of such a producer has its epoch, which counts
     /// from 0 in each partition.
@@ -41,10 +41,10 @@ pub enum Warrant {
 const REFUSED_MAX: usize = 1024;
 
 struct Entry {
-    /// The highest that asked.
+    /// The highest epoch that asked.
     epoch: ProducerEpoch,
     guard: Guard,
-    /// Requests that are being verified under it.
+    /// Requests that are being verified under the guard.
     holders: u32,
     /// The lowest first sequence of the batches of this epoch that were verified or refused; `None` for offsets of a group.
     lowest: Option<Sequence>,
@@ -189,8 +189,8 @@ impl Guards {
 }
 
 impl Partition {
-    /// A guard to verify a batch under that begins with the sequence `first`; `None` when the transaction is open here already and
-    /// nothing need be asked. Who is fenced here gets none (KAFKA-18042).
+    /// A guard to verify a batch under that begins with the sequence `first`; `None` when the transaction is open here already and nothing
+    /// need be asked. A fenced producer gets none (KAFKA-18042).
     pub fn begin_verification(
         &self,
         id: ProducerId,

@@ -42,10 +42,10 @@ impl Partition {
             let before = state.bounds();
             state.raise_log_start(trim.start);
             state.has_trimmed = true;
-            // A leader hears of it with the next fetch.
+            // The leader hears of the new log start with the next fetch.
             state.tell_sync_watchers(news);
             if !trim.tickets.is_empty() {
-                // And followers with the answer to the one that waits.
+                // Followers hear of it with the answer to the fetch that waits.
                 state.tell_end_watchers(news);
                 state.trims_elsewhere.push(trim);
                 state.redeem_trims(news);
@@ -79,8 +79,8 @@ impl Partition {
         lags.for_each(visit);
     }
 
-    /// The time for which no step was made towards the replicas that are to come: that of the one that stands still for longest, and where all
-    /// are in sync the time since the last of them was, as then the controller does not go on. `None` where none of them follows here.
+    /// Time for which a reassignment has made no progress: of the added replicas outside the ISR the longest that one has stood still;
+    /// where all are in sync the shortest, as then the controller does not go on. `None` where none of them follows here.
     pub fn coming_still(&self, coming: &[BrokerId], isr: &[BrokerId]) -> Option<Duration> {
         let mut outside: Option<Duration> = None;
         let mut inside: Option<Duration> = None;
@@ -119,7 +119,7 @@ impl Partition {
         Ok(Some((nearest, Read::at_end(bounds))))
     }
 
-    /// The ISR that this leader wants, if it is another one than the metadata have. It is asked for once: until the metadata change, or
+    /// The ISR that this leader wants, if it is another one than the metadata have. A wish is asked for once: until the metadata change, or
     /// the wish is refused, there is no other. `eligible` judges brokers by their registrations.
     pub fn wish_isr(
         &self,
@@ -175,12 +175,12 @@ impl Partition {
         });
         match change {
             RoleChange::None => return,
-            // Their requests that wait are answered, and the next ones say where they are.
+            // Waiting fetches of followers are answered, and the next ones say where the followers are.
             RoleChange::Followers => return state.tell_end_watchers(news),
             RoleChange::Office => {}
         }
         state.release_trims(news);
-        // They look again, and see that another broker leads.
+        // Waiting readers look again, and see whether another broker leads.
         let watchers = state.watchers.drain(..);
         news.extend(watchers.map(|watcher| News::Readable(watcher.ticket)));
         state.tell_end_watchers(news);
@@ -189,8 +189,8 @@ impl Partition {
         }
     }
 
-    /// This broker acts as no leader for a while, though the metadata give it the role: those that wait for a commit or a trim are told so, and
-    /// those that wait for more to read look again. What was appended may still be committed.
+    /// This broker does not act as leader for a while, though the metadata give it the role: requests that wait for a commit or a trim get
+    /// `NotLeader`, and readers that wait for more look again. A batch that was appended may still be committed.
     pub fn release_waiting(&self, news: &mut Vec<News>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -225,7 +225,7 @@ impl Partition {
         if state.progress.has_reached(until, Wanted::Committed) {
             return Ok(false);
         }
-        // The directory fails (1), everyone who waits is told (2), and now one more comes: nobody would notify it any more.
+        // The directory fails (1), all waiting tickets fail (2), and now one more comes: nobody would notify it any more.
         let is_over = state.is_deleted || state.home.dir.is_failed();
         if is_over || !state.progress.is_leading() {
             return Err(NeverCommitted);
@@ -234,8 +234,8 @@ impl Partition {
         Ok(true)
     }
 
-    /// Forgets those of `inbox` that wait for a commit no more. On a full disk it may take hours to come, and clients that ask again
-    /// wait once more each time.
+    /// Forgets tickets of `inbox` whose requests do not wait for a commit any more. On a full disk a commit may take hours, and a client
+    /// that asks again waits once more each time.
     pub fn forget_waiters(&self, inbox: InboxId, is_waiting: impl Fn(WaiterKey) -> bool) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -294,7 +294,7 @@ impl PartitionState {
         self.redeem_trims(news);
     }
 
-    /// Trims go on, and nobody waits for them any more.
+    /// Trims continue, and nobody waits for them any more.
     fn release_trims(&mut self, news: &mut Vec<News>) {
         let trims = self.trims.iter_mut().chain(&mut self.trims_elsewhere);
         let tickets = trims.flat_map(|trim| std::mem::take(&mut trim.tickets));
@@ -302,7 +302,7 @@ impl PartitionState {
         self.trims_elsewhere.clear();
     }
 
-    /// Lets those know whose trim is durable on every replica that may lead next.
+    /// Redeems the tickets of trims that are durable on every replica that may lead next.
     fn redeem_trims(&mut self, news: &mut Vec<News>) {
         if self.trims_elsewhere.is_empty() {
             return;
@@ -321,7 +321,7 @@ impl PartitionState {
         news.extend(self.end_watchers.drain(..).map(News::Readable));
     }
 
-    /// Notifies those for whom there is more to see than at `before`.
+    /// Notifies readers for whom there is more to see than at `before`.
     fn tell_watchers(&mut self, before: Bounds, news: &mut Vec<News>) {
         let now = self.bounds();
         let sees_more =

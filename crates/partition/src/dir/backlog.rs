@@ -17,14 +17,14 @@ pub(super) const UNWRITTEN_BYTES_MAX: isize = 128 << 20;
 pub(super) const UNWRITTEN_BYTES_RING: isize = 4 << 20;
 
 pub(crate) struct Backlog {
-    /// Each once: a log knows whether it is on the list.
+    /// Logs with something to write, each once: a log knows whether it is on the list.
     listed: Mutex<Vec<Key>>,
     /// Below zero for moments: the segment writer may be done with a batch before the round that brought it is counted.
     unwritten_bytes: AtomicIsize,
     unwritten_bytes_max: isize,
-    /// At how many of them the segment writer wants to be rung.
+    /// Number of unwritten bytes at which the segment writer wants to be rung.
     ring_at: AtomicIsize,
-    /// Someone waits for what is durable to be in the segment files.
+    /// True if someone waits for what is durable to be in the segment files.
     hurried: AtomicBool,
     is_writer_asleep: AtomicBool,
     bell: Arc<dyn Bell>,
@@ -63,7 +63,7 @@ impl Backlog {
         self.unwritten_bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// These are written, or will never be.
+    /// Takes off bytes that are written, or never will be.
     pub(crate) fn remove(&self, bytes: usize) {
         let bytes = bytes as isize;
         self.unwritten_bytes.fetch_sub(bytes, Ordering::SeqCst);
@@ -99,7 +99,7 @@ impl Backlog {
         std::mem::take(&mut *self.listed.lock())
     }
 
-    /// Returns logs to the front of the list that could not be seen to.
+    /// Returns logs that could not be written yet to the front of the list.
     pub(super) fn put_back(&self, listed: Vec<Key>) {
         self.listed.lock().splice(0..0, listed);
     }

@@ -33,7 +33,7 @@ pub struct CleanerSettings {
     /// Memory for keys, shared by all threads.
     pub map_bytes: u64,
     pub map_load: f64,
-    /// Read and written, by all threads together.
+    /// Bytes read and written, by all threads together.
     pub bytes_per_second: f64,
 }
 
@@ -42,9 +42,9 @@ const PACE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes that the disk is asked for at once while others commit: a sync waits behind them (docs/decisions/disk-sharing.md).
 const BESIDE_BYTES: usize = 128 << 10;
-/// And while nobody does: it is half as fast again.
+/// The same while nobody commits: half as fast again.
 const ALONE_BYTES: usize = 1 << 20;
-/// A directory that has committed nothing for so long is nobody's concern at the moment.
+/// A directory that has committed nothing for this long is not in use at the moment.
 const ALONE_AFTER: Duration = Duration::from_millis(100);
 
 /// Batches of the hot tail that are forgotten under one hold of the partition's lock.
@@ -77,7 +77,7 @@ pub struct Cleaning {
     settings: Mutex<CleanerSettings>,
     bells: Mutex<Vec<Arc<dyn Bell>>>,
     taken: Mutex<BTreeSet<Key>>,
-    /// Logs that cannot be compacted, told once, and their condition then.
+    /// Logs that cannot be compacted, which is reported once, and their condition then.
     shunned: Mutex<BTreeMap<Key, Condition>>,
     /// When the bytes that were moved so far are paid for.
     paid_at: Mutex<Instant>,
@@ -203,7 +203,7 @@ impl Cleaner {
     fn unlink_due(&mut self, now: Instant) {
         while let Some((_, home, deleted)) = self.unlinks.pop_front_if(|(at, _, _)| *at <= now) {
             let is_gone = home.cleaning.lock();
-            // A file that cannot be removed now goes at the next start.
+            // A file that cannot be removed now is removed at the next start.
             if let Some(store) = home.store.get().filter(|_| !*is_gone) {
                 let _ = store.unlink(&deleted);
             }
@@ -274,8 +274,8 @@ impl Cleaner {
         }))
     }
 
-    /// When a step that began at `began` and is over may be followed by the next: at once, or after as long again while the
-    /// directory commits. A pass that goes on without a pause takes as much of the disk as there is, and commits wait for it.
+    /// When a step that began at `began` and is over may be followed by the next: at once, or after as long again while the directory
+    /// commits. A pass without pauses takes as much of the disk as there is, and commits wait for it.
     fn rested_at(&mut self, began: Instant) -> Instant {
         let now = self.cleaning.env.clock.now();
         let Some(job) = &mut self.job else {
@@ -475,8 +475,8 @@ impl Partition {
         Ok(due)
     }
 
-    /// Readers get what a pass left, not what was received: the copies in memory below `end` go. The segment writer counts them
-    /// until it would have evicted them, so for that long the hot tail is smaller than it may be.
+    /// Readers get what a pass left, not what was received: the copies in memory below `end` are evicted. The segment writer counts them
+    /// until it would have evicted them itself, so for that long the hot tail is smaller than it may be.
     fn forget_hot(&self, end: Offset) {
         loop {
             let mut state = self.state.lock();

@@ -8,7 +8,7 @@ use model::{Histogram, Instant};
 pub struct Counters {
     rounds: AtomicU64,
     round_bytes: AtomicU64,
-    /// From the begin of a round's write to the end of its sync.
+    /// Times from the begin of a round's write to the end of its sync.
     pub commits: Histogram,
     /// When the last checkpoint was durable; zero before the first.
     checkpoint_at: AtomicU64,
@@ -25,7 +25,7 @@ pub struct Done {
     pub checkpoints: u64,
     /// None before the first.
     pub checkpoint_at: Option<Instant>,
-    /// Read and written by compaction.
+    /// Bytes read and written by compaction.
     pub compacted_bytes: u64,
     /// Passes that came to their end.
     pub compactions: u64,

@@ -1,8 +1,8 @@
 //! The damaged places of a directory's logs, on their way from the one who met them to the one who repairs them.
 //!
-//! A reader or the scrub meets damage; the segment writer finds out how far it goes; whoever has a link to other replicas brings what was
-//! there, and the segment writer puts it in place. Owns the list alone. A place that nobody could repair stays on it for a while, so
-//! that its readers are told, and is then tried again when somebody meets it.
+//! A reader or the scrub meets damage; the segment writer finds its extent; the holder of a link to other replicas brings what was there,
+//! and the segment writer puts it in place. Owns the list alone. A place that nobody could repair stays on it for a while, so that its
+//! readers get the error, and is then tried again when somebody meets it.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use super::durable::Key;
 use crate::news::News;
 use crate::sync::Mutex;
 
-/// 100 KiB at most. Readers of those beyond are told that it is damaged; they are met again.
+/// 100 KiB at most. Readers of more places get the error of the damage; such a place is listed when it is met again.
 const PLACES_MAX: usize = 1000;
-/// A place that no replica has well is not asked for again by itself, nor by those who meet it so soon.
+/// Time for which a place that no replica has intact is not asked for again, even when it is met.
 const GIVEN_UP: Duration = Duration::from_secs(600);
-/// The same for one at which no damage was found: a reader may be refused because of damage elsewhere, as in what transactions were
-/// aborted. It is told so.
+/// The same for a place at which no damage was found: a reader may be refused because of damage elsewhere, as in what transactions were
+/// aborted, and gets that error.
 const UNFOUND: Duration = Duration::from_secs(60);
 
 struct Place {
     key: Key,
-    /// Where it was met; the begin of the damage once that is known.
+    /// Offset where the damage was met; its begin once that is known.
     at: Offset,
     stage: Stage,
 }
 
 enum Stage {
-    /// Its extent is looked for, not before this.
+    /// The extent of the damage is to be looked for, not before `look_at`.
     Met {
         look_at: Instant,
     },
@@ -95,9 +95,9 @@ pub struct Damage {
 pub enum DamageStage {
     /// The batches are to be brought.
     Wanted,
-    /// They were, and are on their way to the file.
+    /// The batches were brought, and are on their way to the file.
     Brought,
-    /// They were not those that were there.
+    /// The batches that were brought are not those that were there.
     Refused(String),
 }
 
@@ -131,7 +131,7 @@ impl Damages {
         repairer.map(News::Readable).into_iter().collect()
     }
 
-    /// Somebody met damage at this offset. Returns whether it may be repaired, and whether it is a new one.
+    /// Somebody met damage at this offset. Returns whether it may be repaired, and whether the place is a new one.
     pub(super) fn on_met(&self, key: Key, at: Offset, now: Instant) -> (bool, bool) {
         if self.repairer.lock().is_none() {
             return (false, false);
@@ -149,7 +149,7 @@ impl Damages {
         (is_new, is_new)
     }
 
-    /// When the segment writer has something to do for it.
+    /// When the segment writer has something to do for a damaged place.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let places = self.places.lock();
         let due = places.iter().filter_map(|place| match &place.stage {
@@ -179,7 +179,7 @@ impl Damages {
         })
     }
 
-    /// Its extent is known.
+    /// The extent of the damage that was met at `at` is known.
     pub(super) fn on_found(&self, key: Key, at: Offset, range: DamagedRange) {
         let mut places = self.places.lock();
         let is_known = places
@@ -198,7 +198,7 @@ impl Damages {
         }
     }
 
-    /// All verifies there, by now or from the beginning.
+    /// Everything at `at` verifies, by now or from the beginning.
     pub(super) fn on_unfound(&self, key: Key, at: Offset, now: Instant) {
         if let Some(place) = of(&mut self.places.lock(), key, at) {
             let until = now.plus(UNFOUND);
@@ -206,7 +206,7 @@ impl Damages {
         }
     }
 
-    /// It is looked at again then, as if it had been met anew.
+    /// The place is looked at again at `look_at`, as if it had just been met.
     pub(super) fn look_again(&self, key: Key, at: Offset, look_at: Instant) {
         if let Some(place) = of(&mut self.places.lock(), key, at) {
             place.stage = Stage::Met { look_at };
@@ -223,7 +223,7 @@ impl Damages {
         }
     }
 
-    /// It is repaired, or gone.
+    /// The damage is repaired, or not in the log any more.
     pub(super) fn forget(&self, key: Key, at: Offset) {
         self.places
             .lock()
@@ -250,7 +250,7 @@ impl Damages {
         damages.collect()
     }
 
-    /// Places that no replica has well.
+    /// Places that no replica has intact.
     pub(super) fn given_up_count(&self) -> usize {
         let places = self.places.lock();
         let given_up = |place: &&Place| matches!(place.stage, Stage::GivenUp { .. });

@@ -23,7 +23,7 @@ pub struct Reached {
     pub has_trim: bool,
     /// Bytes of memory that the log's batches of the round hold.
     pub held: usize,
-    /// In which the last of its entries was queued.
+    /// Life of the log in which the last of its entries was queued.
     pub life: Life,
 }
 

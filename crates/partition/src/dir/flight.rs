@@ -1,7 +1,7 @@
 //! Rounds between their write and the news of it.
 //!
-//! On a slow disk several rounds wait for their syncs together. Invariant: rounds are told in the order they were written, so
-//! a log never hears of a later one first, and what is told after a failed sync is the failure. Does no IO.
+//! Several rounds of a slow disk wait for their syncs together. Invariant: logs are notified of rounds in the order they were written, so a
+//! log never hears of a later one first, and after a failed sync it hears of the failure. Does no IO.
 
 use std::collections::VecDeque;
 use std::io;
@@ -39,18 +39,18 @@ impl Flight {
     }
 }
 
-/// A round that is not told yet.
+/// A written round whose logs are not notified yet.
 pub(super) struct Untold {
     pub(super) round: Round,
-    /// Where the journal stands after it.
+    /// Where the journal stands after the round.
     pub(super) point: Point,
-    /// Which of the journal's descriptors syncs it.
+    /// The journal's descriptor that syncs the round.
     pub(super) descriptor: usize,
     pub(super) is_synced: bool,
     pub(super) started: Instant,
 }
 
-/// Oldest first.
+/// Written rounds whose logs are not notified yet, oldest first.
 #[derive(Default)]
 pub(super) struct Flights {
     untold: VecDeque<Untold>,
@@ -82,13 +82,13 @@ impl Flights {
         unsynced.map(|of| of.started).min()
     }
 
-    /// Of all rounds.
+    /// Logs of all written rounds; one may come more than once.
     pub(super) fn logs(&self) -> impl Iterator<Item = Key> {
         let members = self.untold.iter().flat_map(|of| &of.round.members);
         members.map(|member| member.key)
     }
 
-    /// The oldest round, if it may be told.
+    /// The oldest round, if its logs may be notified.
     pub(super) fn next(&mut self) -> Option<Untold> {
         self.untold.pop_front_if(|of| of.is_synced)
     }

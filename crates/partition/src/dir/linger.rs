@@ -4,24 +4,23 @@
 //! throughput. So a commit waits until every connection of the last two rounds has queued something. It waits for the first of
 //! them, and then for each next one, a share of the usual commit time, and for all together a larger share.
 //!
-//! On a slow disk even that leaves the disk idle while the clients think. There several rounds are under way together, and each
-//! begins as soon as there is something to write: nobody waits for the sync of another. A machine: told of appends and commits,
-//! it answers whether to wait.
+//! A slow disk is idle even so while the clients think. There several rounds are under way together, and each begins as soon as there is
+//! something to write: nobody waits for the sync of another. A machine: events report appends and commits, and it answers whether to wait.
 
 use std::time::Duration;
 
 use log::journal::SYNCS_MAX;
 use model::Instant;
 
-/// Below this average a wait costs more than the split: measured at 70 us, where it takes 10-40 % away.
+/// Average commit time below which a wait costs more than the split: measured at 70 us, where it takes 10-40 % away.
 const WORTHWHILE: Duration = Duration::from_micros(300);
 /// Share of the average commit time that a commit waits for the next append, in percent.
 const SHARE: u32 = 30;
-/// And for all of them: what some hundred requests take to come in.
+/// The same for all appends of a commit together: some hundred requests take that long to come in.
 const SHARE_MAX: u32 = 60;
 
-/// From this average on rounds are under way together. Below it the clients are back before a wait for them costs much, and
-/// many small rounds would cost more.
+/// Average commit time from which rounds are under way together. Below it the clients are back before a wait for them costs much, and many
+/// small rounds would cost more.
 const SLOW: Duration = Duration::from_millis(1);
 
 /// The next step of a commit that is about to begin.
@@ -30,7 +29,7 @@ pub enum Wait {
     No,
     /// Company may come until then.
     Until(Instant),
-    /// As many as may be are under way; the end of one is the time to look again.
+    /// The most rounds that may be are under way; the end of one is the time to look again.
     Busy,
 }
 
@@ -42,7 +41,7 @@ pub struct Stamp(u64);
 struct Round {
     /// Connections that appended.
     connections: u32,
-    /// Those of them that appended in the round before as well.
+    /// Connections of the round that appended in the round before as well.
     again: u32,
 }
 
@@ -58,7 +57,7 @@ pub struct Linger {
     first_queued: Option<Instant>,
     last_queued: Instant,
     disk_free: Instant,
-    /// Rounds that are written and not told.
+    /// Rounds that are written and whose logs are not notified yet.
     under_way: usize,
 }
 
@@ -102,12 +101,12 @@ impl Linger {
         self.first_queued = None;
     }
 
-    /// A round goes to the disk.
+    /// A round is written, and under way until `on_told`.
     pub fn on_begin(&mut self) {
         self.under_way += 1;
     }
 
-    /// A round is on the disk. Not to be told of one without a sync, which says nothing of the disk.
+    /// The sync of a round is over. A round without a sync does not count, as it says nothing of the disk.
     pub fn on_commit(&mut self, took: Duration) {
         // Weight of a quarter: follows a device that slows down within a few rounds.
         self.average = if self.average.is_zero() {
@@ -117,18 +116,18 @@ impl Linger {
         };
     }
 
-    /// Those who wait for a round hear of it.
+    /// The logs of a round are notified.
     pub fn on_told(&mut self, now: Instant) {
         self.under_way -= 1;
         self.disk_free = now;
     }
 
-    /// No round is under way.
+    /// True if no round is under way.
     pub fn is_alone(&self) -> bool {
         self.under_way == 0
     }
 
-    /// As many rounds as may be are under way.
+    /// True if the most rounds that may be are under way.
     pub fn is_busy(&self) -> bool {
         self.under_way >= self.syncs_max()
     }

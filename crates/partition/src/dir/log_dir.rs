@@ -1,8 +1,8 @@
 //! A log directory: one journal, one lock, and its failure.
 //!
-//! Owns the way from *queued* to *durable*, for any log that is [`Durable`]. Invariant: once a sync or write of the journal failed
-//! the directory is offline for the life of the process; every waiting append is told, no later one is accepted, and the sync is
-//! never tried again. Keeps no log alive.
+//! Owns the way from *queued* to *durable*, for any log that is [`Durable`]. Invariant: once a sync or write of the journal failed the
+//! directory is offline for the life of the process; every waiting append fails, no later one is accepted, and the sync is never tried
+//! again. Keeps no log alive.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -49,7 +49,7 @@ const SHORT_SYNC_MAX: Duration = Duration::from_millis(500);
 pub enum Begun {
     /// Nothing is queued that could be committed now.
     Idle,
-    /// As many rounds as may be are on their way to the disk; who ends one will look at the queue again.
+    /// The most rounds that may be are on their way to the disk; the thread that ends one will look at the queue again.
     Busy,
     /// A round is written.
     Written(Flight),
@@ -71,28 +71,28 @@ pub enum Commit {
 pub struct LogDir {
     pub id: Uuid,
     pub path: PathBuf,
-    /// The volume takes names that differ in case alone for one.
+    /// True if the volume takes names that differ in case alone for one.
     pub folds_names: bool,
     pub(crate) env: Env,
     pub(crate) settings: DirSettings,
     pub(crate) files: Arc<FilePool>,
-    /// Logs that live here, to be told when the directory fails.
+    /// Logs that live here, to be notified when the directory fails.
     pub(super) logs: Mutex<BTreeMap<Key, Weak<dyn Durable>>>,
     pub(super) queue: Mutex<Queue>,
-    /// Replicas that wait for an append, and got one.
+    /// News for replicas that waited for an append, and got one.
     pub(super) woken: Mutex<Vec<News>>,
     /// Held from taking a round until it is written.
     pub(super) journal: Mutex<journal::Writer>,
     pub(super) flights: Mutex<Flights>,
     /// Held by the thread that notifies logs of rounds, or of the failure: one at a time and in the order of the rounds, so `point` never
-    /// runs ahead of a log that was not told yet, and nothing is told to be durable after a sync failed.
+    /// runs ahead of a log that was not notified yet, and nothing is reported durable after a sync failed.
     pub(super) telling: Mutex<()>,
-    /// The last round that was told after a sync of its own: one without may be told and not be on the disk.
+    /// The last round that had a sync of its own and was reported: a round without one may be reported and not be on the disk.
     pub(super) synced: AtomicU64,
     pub(super) failed: AtomicBool,
-    /// The oldest round waits for a journal piece that the volume had no room for.
+    /// True if the oldest round waits for a journal piece that the volume had no room for.
     pub(super) lacks_piece: AtomicBool,
-    /// The volume is (almost) full: appends are refused, everything else goes on.
+    /// True if the volume is (almost) full: appends are refused, everything else continues.
     pub(super) full: AtomicBool,
     /// Batches that are durable and not in segment files.
     pub(crate) backlog: Backlog,
@@ -105,10 +105,10 @@ pub struct LogDir {
     pub(super) slowness: Mutex<Slowness>,
     /// Damaged places that readers or the scrub met in this life.
     pub(super) rot_found: AtomicU64,
-    /// Those of them that were written over with what another replica had.
+    /// Damaged places that were written over with what another replica had.
     pub(super) rot_repaired: AtomicU64,
     pub(crate) damages: Damages,
-    /// Someone waits for a checkpoint that knows what the one before does not.
+    /// True if someone waits for a checkpoint that knows what the one before does not.
     pub(super) checkpoint_wanted: AtomicBool,
     pub(super) writer_bell: Arc<dyn Bell>,
     pub(super) maker_bell: Arc<dyn Bell>,
@@ -141,12 +141,12 @@ impl LogDir {
         self.rot_repaired.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Damaged places that no replica in sync has well, as far as that was found out lately.
+    /// Damaged places that no replica in sync has intact, as far as that was found out lately.
     pub fn rot_unrepaired(&self) -> usize {
         self.damages.given_up_count()
     }
 
-    /// From now on damage of logs that have other replicas waits to be repaired; `repairer` is told when there is some, or less.
+    /// Keeps damage of logs that have other replicas for repair from now on; `repairer` is notified when there is some, or less.
     pub fn watch_damage(&self, repairer: Ticket) {
         self.damages.watch(repairer);
     }
@@ -162,7 +162,7 @@ impl LogDir {
         self.writer_bell.ring();
     }
 
-    /// No replica has what was there: readers are told for a while.
+    /// No replica has what was there: for a while readers get the error, and no repair is tried.
     pub fn give_up_damage(&self, key: Key, at: Offset) {
         self.damages.give_up(key, at, self.env.clock.now());
     }
@@ -190,7 +190,7 @@ impl LogDir {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// It works, and another broker should lead what is here if one can: it is full, or syncs take seconds.
+    /// True if the directory works, but another broker should lead what is here if one can: it is full, or syncs take seconds.
     pub fn is_in_trouble(&self, now: Instant) -> bool {
         let waits = self.flights.lock().oldest().map(|since| now.since(since));
         let mut slowness = self.slowness.lock();
@@ -198,13 +198,13 @@ impl LogDir {
         self.is_full() || slowness.is_slow(now)
     }
 
-    /// The process did not run from one to the other: what syncs took meanwhile is not the disk's time.
+    /// The process did not run between `from` and `to`: what syncs took meanwhile is not the disk's time.
     pub fn on_pause(&self, from: Instant, to: Instant) {
         self.slowness.lock().on_pause(from, to);
     }
 
     /// True if more is committed than the segment writer keeps up with: no records are taken in for a moment, neither of clients nor of
-    /// leaders. Everything else goes on.
+    /// leaders. Everything else continues.
     pub fn is_overloaded(&self) -> bool {
         // A directory that is full or has failed refuses appends, so nothing more comes, and others take theirs.
         let takes_records = !self.is_full() && !self.is_failed();
@@ -221,12 +221,12 @@ impl LogDir {
         self.point.lock().live_bytes
     }
 
-    /// Something is queued that a commit would take.
+    /// True if something is queued that a commit would take.
     pub fn has_queued(&self) -> bool {
         self.can_commit() && !self.queue.lock().is_empty()
     }
 
-    /// A round is queued that found no room for its journal piece.
+    /// True if a round is queued that found no room for its journal piece.
     pub fn lacks_room(&self) -> bool {
         self.lacks_piece.load(Ordering::Acquire)
     }
@@ -240,7 +240,7 @@ impl LogDir {
         !self.is_failed() && !self.lacks_piece.load(Ordering::Acquire)
     }
 
-    /// The last round of which a sync told that it is durable.
+    /// The last round that a sync of its own made durable.
     pub(crate) fn committed(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
     }
@@ -250,7 +250,7 @@ impl LogDir {
         self.queue.lock().linger.average()
     }
 
-    /// The disk is so slow that several rounds may be on their way to it together.
+    /// True if the disk is so slow that several rounds may be on their way to it together.
     pub fn is_slow(&self) -> bool {
         self.queue.lock().linger.is_slow()
     }
@@ -260,7 +260,7 @@ impl LogDir {
         self.queue.lock().linger.wait(now)
     }
 
-    /// A log lives here from now on: it is told when the directory fails.
+    /// A log lives here from now on: it is notified when the directory fails.
     pub fn join<D: Durable>(&self, key: Key, log: &Arc<D>) {
         let log: Weak<dyn Durable> = Arc::downgrade(log) as _;
         self.logs.lock().insert(key, log);
@@ -286,8 +286,8 @@ impl LogDir {
         queue.push(log, slot, push)
     }
 
-    /// Logs with something that is not durable, some of them more than once: nobody waits for a commit of any other. Of a round
-    /// that is just being written they may be missing.
+    /// Logs with something that is not durable, some of them more than once: nobody waits for a commit of any other. Logs of a round that
+    /// is just being written may be missing.
     pub fn uncommitted(&self) -> Vec<Key> {
         let mut all: Vec<_> = self.queue.lock().logs().collect();
         all.extend(self.flights.lock().logs());
@@ -328,8 +328,8 @@ impl LogDir {
                 }
                 queue.put_back(round);
             }
-            // Someone may have queued, or ended a round, (1) after we looked and (2) been told `Busy` because we still held the
-            // journal. He relies on us to look again.
+            // Another thread may have queued, or ended a round, (1) after we looked and (2) got `Busy` because we still held the journal.
+            // That thread relies on us to look again.
             drop(journal);
             let queue = self.queue.lock();
             if !self.can_commit() || queue.is_empty() {
@@ -407,7 +407,7 @@ impl LogDir {
         let took = now.since(flight.started);
         let _telling = self.telling.lock();
         if self.is_failed() {
-            return; // everyone was told
+            return; // everyone was notified
         }
         if let Err(error) = synced {
             self.fail(&error, news);

@@ -10,11 +10,11 @@ use log::{epochs, metadata};
 use model::{Offset, PartitionIndex};
 use wire::Uuid;
 
-/// Directories of deleted topics end so until their files are gone.
+/// Suffix of directories of deleted topics, until their files are gone.
 pub(super) const GRAVE_SUFFIX: &str = "-delete";
-/// And these hold a part of a partition that was on its way here from another directory.
+/// Suffix of directories with a part of a partition that was on its way here from another directory.
 pub(super) const FUTURE_SUFFIX: &str = "-future";
-/// These are set aside for an operator: no start takes them for a partition.
+/// Suffix of directories that are set aside for an operator: no start takes them for a partition.
 pub(super) const STRAY_SUFFIX: &str = "-stray";
 const RESCUED_SUFFIX: &str = "-rescued";
 
@@ -22,7 +22,7 @@ pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String
     name_with(topic, &format!("-{index}.{id}{GRAVE_SUFFIX}"))
 }
 
-/// A directory of a partition while another of its directories becomes it.
+/// The directory for a partition's files that are not complete yet: the copy of a move, or a log that is to be set aside.
 pub(super) fn future_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
     name_with(topic, &format!("-{index}.{}{FUTURE_SUFFIX}", hex(id)))
 }
@@ -32,7 +32,7 @@ pub(super) fn rescued_name(topic: &str, index: PartitionIndex, id: Uuid) -> Stri
     name_with(topic, &format!("-{index}.{id}{RESCUED_SUFFIX}"))
 }
 
-/// The directory for what was behind a loss at `at`. One of an earlier loss at the same place is of the same records.
+/// The directory for what was behind a loss at `at`. That of an earlier loss at the same place is of the same records.
 pub(super) fn aside_name(topic: &str, (id, index): (Uuid, PartitionIndex), at: Offset) -> String {
     let mut unique = id.0;
     for (byte, of) in unique.iter_mut().skip(8).zip(at.0.to_be_bytes()) {
@@ -66,7 +66,7 @@ pub(super) fn hex(id: Uuid) -> String {
     id.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// As much of the topic's name as a file name has room for, and `rest`.
+/// The topic's name, cut to the room that a file name has, and `rest`.
 pub(super) fn name_with(topic: &str, rest: &str) -> String {
     const NAME_BYTES_MAX: usize = 255;
     let room = NAME_BYTES_MAX.saturating_sub(rest.len());

@@ -97,10 +97,10 @@ impl Worker for PieceMaker {
         self.work().unwrap_or_else(|error| {
             self.abandon();
             if is_full(&error) {
-                // With a piece ready, appends go on.
+                // Appends continue while a piece is ready.
                 if self.dir.spares.count() == 0 {
                     self.dir.set_full(true, &error.to_string());
-                    // It looks from now on when there is room again.
+                    // The segment writer looks from now on whether there is room again.
                     self.dir.writer_bell.ring();
                 }
             } else {

@@ -31,7 +31,7 @@ pub(crate) struct Member {
     pub(crate) log: Weak<dyn Durable>,
     pub(crate) key: Key,
     pub(crate) reached: Reached,
-    /// Its trim among the entries of the round.
+    /// Index of the log's trim among the entries of the round.
     trim: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Round {
     pub(crate) entries: Vec<Entry>,
     pub(crate) members: Vec<Member>,
     pub(crate) bytes: usize,
-    /// Some entry promises durability.
+    /// True if some entry promises durability.
     pub(crate) sync: bool,
 }
 
@@ -75,12 +75,12 @@ pub(crate) struct Queue {
 pub struct Push {
     pub entry: Entry,
     pub bytes: usize,
-    /// Log end behind it.
+    /// Log end behind the entry.
     pub up_to: Offset,
     pub is_trim: bool,
-    /// It promises durability: its round is synced.
+    /// True if the entry promises durability: then its round is synced.
     pub sync: bool,
-    /// Of the log, in which the entry comes.
+    /// Life of the log in which the entry comes.
     pub life: Life,
 }
 
@@ -99,12 +99,12 @@ impl Queue {
         self.rounds.is_empty()
     }
 
-    /// Returns true if it was merged into a trim that was queued before: on a full disk clients ask for them again and again.
+    /// Queues an entry. Returns true if it was merged into a trim that was queued before: on a full disk clients ask for trims again and again.
     pub(crate) fn push<D: Durable>(&mut self, log: &Arc<D>, slot: &mut Slot, push: Push) -> bool {
         if push.is_trim
             && let Some(queued) = self.trim_in(*slot)
         {
-            // Behind batches that were queued since they would be the same: no trim goes beyond what is durable.
+            // The new trim may take the place of the old one, in front of batches that were queued since: no trim goes beyond what is durable.
             *queued = push.entry;
             return true;
         }
@@ -160,7 +160,7 @@ impl Queue {
         Some(&mut round.entries[at])
     }
 
-    /// Of all rounds.
+    /// Logs of all queued rounds; one may come more than once.
     pub(crate) fn logs(&self) -> impl Iterator<Item = Key> {
         let members = self.rounds.iter().flat_map(|round| &round.members);
         members.map(|member| member.key)
@@ -181,7 +181,7 @@ impl Queue {
 
     pub(crate) fn give_back(&mut self, round: Emptied) {
         let Emptied(round) = round;
-        // So many are alive at a time: one being filled, the others on their way to the disk.
+        // Usually `SYNCS_MAX` + 1 rounds are alive: one being filled, the others on their way to the disk.
         if self.idle.len() <= SYNCS_MAX {
             self.idle.push(round);
         }

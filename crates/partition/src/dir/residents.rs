@@ -1,7 +1,7 @@
 //! The partitions that live in one log directory, and those that come and go.
 //!
-//! Owns them: the directory, which only makes entries durable, knows none and keeps none alive, and a partition has no more than a
-//! weak way back to here. So nothing needs to be taken apart when a broker ends. Invariant: files of a partition that leaves are
+//! Owns these partitions: the directory, which only makes entries durable, knows none and keeps none alive, and a partition has no more
+//! than a weak way back to here. So nothing needs to be taken apart when a broker ends. Invariant: files of a partition that leaves are
 //! listed as doomed until they are removed, before another partition of its name writes any.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use super::settings::DirSettings;
 use crate::partition::{Home, Partition, Registry, Start};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
-/// A partition whose files go.
+/// A partition whose files are to be removed.
 pub(super) struct Doomed {
     pub(super) partition: Arc<Partition>,
     /// `None` for one that did not come to live here.
@@ -33,7 +33,7 @@ pub(super) struct Doomed {
 pub struct InMemory {
     /// Bytes that the segment files have as well, so that readers find them in memory.
     pub hot_bytes: usize,
-    /// Bytes that they lack.
+    /// Bytes that the segment files lack.
     pub unwritten_bytes: usize,
     /// Log directories with a round that is queued and not on its way.
     pub queues: usize,
@@ -52,12 +52,12 @@ pub struct Residents {
     pub(super) partitions: Mutex<BTreeMap<Key, Arc<Partition>>>,
     /// Partitions whose files are here, complete, and that are about to live here: checkpoints vouch for them already.
     pub(super) guests: Mutex<BTreeMap<Key, Guest>>,
-    /// Files of these are complete under another name; the segment writer takes them in.
+    /// Partitions whose files are complete under another name; the segment writer takes them in.
     pub(super) arrivals: Mutex<Vec<Arc<Arrival>>>,
     pub(super) doomed: Mutex<Vec<Doomed>>,
     /// Partitions that begin to leave.
     pub(super) leaving: Mutex<Vec<Key>>,
-    /// As in the settings at first; a new one counts from the next look on.
+    /// `producer.id.expiration.ms`, at first as in the settings; a new value counts from the next look on.
     producer_expiration_ms: AtomicU64,
 }
 
@@ -75,8 +75,8 @@ impl Residents {
         })
     }
 
-    /// A directory that could not be opened: its partitions answer that their storage is offline, and none is made anew in
-    /// another directory, where it would look empty.
+    /// A directory that could not be opened: its partitions answer that their storage is offline, and none is created in another directory,
+    /// where it would look empty.
     pub fn offline(
         env: &Env,
         path: &Path,
@@ -125,7 +125,7 @@ impl Residents {
         partition
     }
 
-    /// A partition here has the name of this one but for the case, and the volume takes the two for one.
+    /// True if a partition here has the name of this one but for the case, and the volume takes the two for one.
     pub(super) fn has_name_like(&self, topic: &str, index: PartitionIndex) -> bool {
         let is_like = |of: &Arc<Partition>| {
             of.index == index && of.unread.is_none() && fold_together(&of.topic, topic)
@@ -158,15 +158,15 @@ impl Residents {
         self.partitions.lock().values().cloned().collect()
     }
 
-    /// Those of `keys` that live here.
+    /// Partitions among `keys` that live here.
     pub(super) fn named(&self, keys: &[Key]) -> Vec<Arc<Partition>> {
         let partitions = self.partitions.lock();
         let named = keys.iter().filter_map(|key| partitions.get(key));
         named.cloned().collect()
     }
 
-    /// Those with something that is not durable, some of them more than once: nobody waits for a commit of any other. Of a round
-    /// that is just being written they may be missing.
+    /// Partitions with something that is not durable, some of them more than once: nobody waits for a commit of any other. Partitions of a
+    /// round that is just being written may be missing.
     pub fn uncommitted(&self) -> Vec<Arc<Partition>> {
         self.named(&self.dir.uncommitted())
     }

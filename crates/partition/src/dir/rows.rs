@@ -10,7 +10,7 @@ use crate::cuts::Marks;
 use crate::partition::{Hole, Home, Partition};
 
 impl Partition {
-    /// The row for its files in `home`.
+    /// The row for the partition's files in `home`.
     pub(super) fn checkpoint_row(&self, home: &Home) -> Option<checkpoint::Row> {
         let known = home.store.get().map(Store::known);
         let (marks, is_deleted) = {
@@ -40,7 +40,7 @@ impl Partition {
     }
 }
 
-/// Of a partition of which nothing is known.
+/// The row of a partition of which nothing is known.
 pub(super) fn empty((topic, partition): Key) -> checkpoint::Row {
     checkpoint::Row {
         topic,

@@ -1,21 +1,21 @@
 //! Whether the syncs of a directory take so long that another broker should lead what is in it.
 //!
-//! A machine without IO. One sync of [`SYNC_MAX`] makes a directory slow, whether it has ended or not. It recovers when none took half as
-//! long for a while, and the while doubles each time it gets slow again soon after: leaderships do not go back and forth with a disk
-//! that is slow now and then. Why not shorter: a rotating disk under load, or a cloud volume out of credits, has syncs of a second, and
+//! A machine without IO. One sync of [`SYNC_MAX`] makes a directory slow, whether it has ended or not. The directory recovers when none
+//! took half as long for a while, and the while doubles each time it gets slow again soon after: leaderships do not move to and fro with a
+//! disk that is slow now and then. Why not shorter: a rotating disk under load, or a cloud volume out of credits, has syncs of 1 s, and
 //! then all replicas have them.
 
 use std::time::Duration;
 
 use model::Instant;
 
-/// A sync that takes so long keeps every producer of the directory waiting.
+/// Length of a sync that keeps every producer of the directory waiting.
 const SYNC_MAX: Duration = Duration::from_secs(2);
-/// Without such a sync, and without one of half that time, so long a directory is slow still.
+/// A slow directory is slow until this long after its last sync of half [`SYNC_MAX`] or more.
 const REST: Duration = Duration::from_secs(10);
-/// However often it got slow again.
+/// Longest such rest, however often a directory gets slow again.
 const REST_MAX: Duration = Duration::from_secs(160);
-/// One that was well for so long begins with [`REST`] anew.
+/// A directory that was well for this long begins with [`REST`] again.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 /// Syncs that are judged once more when it turns out that the process stood still meanwhile: those of the last moment.
@@ -25,7 +25,7 @@ const KEPT_FOR: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Slowness {
     verdict: Verdict,
-    /// The process did not run between these, the last time that it did not.
+    /// The last span of time in which the process did not run.
     paused: Option<(Instant, Instant)>,
     /// Long syncs of the last moment, and the verdict before the first of them.
     kept: Vec<(Duration, Instant)>,
@@ -57,8 +57,8 @@ impl Slowness {
         self.verdict.on_sync(took, now);
     }
 
-    /// The process did not run from one to the other: it was stopped, or its machine was. The disk did nothing for it meanwhile, and what a sync
-    /// took then is not the disk's time. Syncs that ended before this was noticed are judged again.
+    /// The process did not run between `from` and `to`: it was stopped, or its machine was. The disk did nothing for it meanwhile, and what
+    /// a sync took then is not the disk's time. Syncs that ended before this was noticed are judged again.
     pub(super) fn on_pause(&mut self, from: Instant, to: Instant) {
         self.paused = Some((from, to));
         let kept = std::mem::take(&mut self.kept);
@@ -149,7 +149,7 @@ mod tests {
         assert!(!slowness.is_slow(at(now + 10_000)), "it was well for long");
     }
 
-    /// A process that was stopped for five seconds had a sync under way: its directory was called slow, for up to 160 s where that came again.
+    /// A process that was stopped for 5 s had a sync under way: its directory was called slow, for up to 160 s where that came again.
     #[test]
     fn a_pause_of_the_process_is_not_the_disk() {
         // The sync ends before the pause is noticed.
@@ -157,11 +157,11 @@ mod tests {
         assert!(sync(&mut slowness, 5_010, 15_000));
         slowness.on_pause(at(10_000), at(14_995));
         assert!(!slowness.is_slow(at(15_001)));
-        // It ends after that.
+        // A sync that ends after that is judged without the pause as well.
         assert!(!sync(&mut slowness, 5_100, 15_090));
         // A disk that took long before and after the pause is slow all the same.
         assert!(sync(&mut slowness, 7_100, 16_100));
-        // As is one that was called slow before.
+        // A disk that was called slow before the pause stays slow.
         let mut slowness = Slowness::default();
         assert!(sync(&mut slowness, 2_500, 9_000));
         assert!(sync(&mut slowness, 5_010, 15_000));

@@ -1,4 +1,4 @@
-//! The sync of a log directory's volume, on a thread of its own: it may take long, and the segment writer goes on meanwhile.
+//! The sync of a log directory's volume, on a thread of its own: it may take long, and the segment writer continues meanwhile.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use model::Instant;
 use super::log_dir::{LogDir, VolumeSync};
 use crate::sync::Ordering;
 
-/// With this many partitions to sync, one sync of the volume is cheaper than those of the files.
+/// Number of partitions to sync from which one sync of the volume is cheaper than those of the files.
 pub(super) const VOLUME_SYNC_MIN: usize = 16;
 
 impl LogDir {

@@ -10,16 +10,16 @@ use super::Progress;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowerLag {
     pub broker: BrokerId,
-    /// Offsets that it has not synced.
+    /// Offsets that the follower has not synced.
     pub records: u64,
-    /// The time since it had everything; zero while it does. As exact as looks are frequent.
+    /// Time since the follower had everything, 0 while it does; as exact as looks are frequent.
     pub time: Duration,
-    /// The time since its synced end rose last, whatever it lacks.
+    /// Time since the follower's synced end last rose, whatever it lacks.
     pub still: Duration,
 }
 
 impl Progress {
-    /// Notes the followers that have everything now. One that does says nothing more until there is more.
+    /// Notes the followers that have everything now. Such a follower reports nothing more until there is more.
     pub(super) fn note_caught_up(&mut self, now: Instant) {
         for follower in self.followers.values_mut() {
             if Some(self.points.end) <= follower.synced {
@@ -108,7 +108,7 @@ mod tests {
             [(2, 5, 1, 11), (3, 8, 21, 9)],
             "it had everything at the last look"
         );
-        // The same again is no move.
+        // A report of the same offset is no move.
         said(&mut progress, 3, 7, 125);
         assert_eq!(lags(&mut progress, 130), [(2, 5, 10, 20), (3, 8, 30, 18)]);
     }

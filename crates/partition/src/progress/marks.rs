@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use model::{Instant, Offset};
 
-/// The words of a busy follower come every few milliseconds, and overtake its syncs: so far apart are those that are noted.
+/// Shortest time between two marks. Reports of a busy follower come every few milliseconds, and overtake its syncs.
 const APART: Duration = Duration::from_millis(500);
-/// Half a minute of them, which is `replica.lag.time.max.ms` by default.
+/// Marks of 32 s: `replica.lag.time.max.ms` is 30 s by default.
 const COUNT_MAX: usize = 64;
-/// Room for more is given back by a follower that has caught up.
+/// Marks that a follower keeps room for once it has caught up.
 const COUNT_KEPT_MAX: usize = 8;
 
 /// Ends that the leader's log had, oldest first, which a follower has not reached.
@@ -17,8 +17,8 @@ const COUNT_KEPT_MAX: usize = 8;
 pub(super) struct Marks(VecDeque<(Instant, Offset)>);
 
 impl Marks {
-    /// The follower has everything below `synced`, and the log ends at `end` now. When it ended at `synced` or lower, as far as that was noted
-    /// and has not been returned yet.
+    /// The follower has everything below `synced`, and the log ends at `end` now. Returns when the log ended at `synced` or lower, as far
+    /// as that was noted and has not been returned yet.
     pub(super) fn on_word(&mut self, synced: Offset, end: Offset, now: Instant) -> Option<Instant> {
         if end <= synced {
             self.0.clear();
@@ -45,7 +45,7 @@ mod tests {
         Instant(0).plus(Duration::from_millis(millis))
     }
 
-    /// Of a log that grows by a record each millisecond.
+    /// The log grows by a record each millisecond.
     #[test]
     fn a_steady_lag_is_known_to_half_a_second() {
         for lag in [3, 700, 25_000, 50_000] {
@@ -60,7 +60,7 @@ mod tests {
                 most = most.max(now.since(had));
             }
             let lag = Duration::from_millis(lag);
-            // The notes of longer ones are half a minute apart.
+            // Marks of a longer lag have gaps, because at most 64 are kept.
             let error = if lag < Duration::from_secs(30) {
                 APART + Duration::from_millis(10)
             } else {

@@ -34,7 +34,7 @@ fn said((broker, epoch): (BrokerId, LeaderEpoch), broker_epoch: i64, synced: i64
     }
 }
 
-/// A machine and what it has told.
+/// A machine and what it has reported.
 struct Script {
     progress: Progress,
     now: u64,
@@ -158,7 +158,7 @@ impl Script {
     }
 }
 
-/// `events => what is told; committed N`
+/// `events => reports; committed N`
 fn check(case: &str) {
     let (events, expected) = case.split_once("=>").expect("a result");
     let mut script = Script::new();
@@ -192,10 +192,10 @@ fn the_slowest_replica_in_sync_decides_what_is_committed() {
         "leads 0 of 1,2,3 isr 1,2,3 | append 9 | durable 9 | 2 at 9 | 3 at 4 => committed 4",
         "leads 0 of 1,2,3 isr 1,2,3 | append 9 | 2 at 9 | 3 at 9 | durable 5 => committed 5",
         "leads 0 of 1,2,3 isr 1,2 | append 9 | durable 9 | 2 at 9 | 3 at 4 => committed 9",
-        // A shrink lets go on, a growth does not take back.
+        // A smaller ISR lets the commit go on, a larger one does not take it back.
         "leads 0 of 1,2 isr 1,2 | append 9 | durable 9 | wait all 9 5 | leads 0 of 1,2 isr 1 => reached 5; committed 9",
         "leads 0 of 1,2 isr 1 | append 9 | durable 9 | leads 0 of 1,2 isr 1,2 | append 12 | durable 12 => committed 9",
-        // One that has forgotten what it said does not take back either, and one that is no replica says nothing.
+        // A follower that reports less than before takes nothing back either, and a broker without a replica has no say.
         "leads 0 of 1,2 isr 1,2 | append 9 | durable 9 | 2 at 9 | 2 at 3 => committed 9",
         "leads 0 of 1,2 isr 1,2 | append 9 | durable 9 | 4 at 9 => committed 0",
         // A follower that claims more than we have is believed no more than ourselves.
@@ -224,7 +224,7 @@ fn below_the_minimum_nothing_is_committed_and_appends_are_told() {
     }
 }
 
-/// As in Kafka: a minimum above the number of replicas asks for all of them.
+/// A minimum above the number of replicas asks for all of them, as in Kafka.
 #[test]
 fn the_minimum_is_never_more_than_there_are_replicas() {
     check(
@@ -264,7 +264,7 @@ fn a_silent_follower_is_done_without_where_it_holds_up_others_that_are_enough() 
             "append 9 | durable 9 | 2 at 9 | wish 30 silent 3",
             "wish 1,2",
         ),
-        // It has everything.
+        // Follower 3 has everything.
         ("wish 30 silent 3", "wish none"),
         // Nothing would be committed without them.
         ("append 9 | durable 9 | wish 30 silent 2,3", "wish none"),
@@ -272,7 +272,7 @@ fn a_silent_follower_is_done_without_where_it_holds_up_others_that_are_enough() 
             "append 9 | durable 9 | pass 31 | wish 30 silent 2,3",
             "wish 1",
         ),
-        // Another epoch, in which it has not been heard yet.
+        // The epoch is new, and follower 3 has not been heard in it yet.
         (
             "leads 1 of 1,2,3 isr 1,2,3 | append 9 | 2 at 9 | wish 30 silent 3",
             "wish none",
@@ -315,10 +315,10 @@ fn the_end_of_an_epoch_fails_its_tickets_first() {
         "leads 0 of 1 isr 1 | append 9 | wait 1 9 1 | wait all 9 2 | wait committed 9 3 | resigns 1 => not leader 1; not leader 2; not leader 3; committed 0",
         // Commits of the new role come too late for them.
         "leads 0 of 1,2 isr 1,2 | append 9 | durable 9 | wait all 9 2 | leads 1 of 1,2 isr 1 => not leader 2; committed 9",
-        // The same epoch goes on, and an older one is a late word.
+        // The same epoch continues, and the role of an older one is late.
         "leads 3 of 1,2 isr 1,2 | append 9 | durable 9 | wait all 9 2 | leads 2 of 1,2 isr 1 | resigns 2 => committed 0",
         "leads 3 of 1 isr 1 | append 9 | wait all 9 2 | resigns 3 | durable 9 => not leader 2; committed 0",
-        // Followers begin anew: what they said to an earlier leader may have been cut.
+        // Followers report again: the log that they told an earlier leader of may have been cut.
         "leads 0 of 1,2 isr 1,2 | append 9 | 2 at 9 | leads 1 of 1,2 isr 1,2 | durable 9 => committed 0",
     ] {
         check(case);
@@ -331,12 +331,12 @@ fn a_follower_is_behind_when_it_has_not_had_everything_for_too_long() {
         "leads 0 of 1,2 isr 1,2 | append 9 | pass 11 | lag 10 => behind [2]; committed 0",
         "leads 0 of 1,2 isr 1,2 | append 9 | pass 10 | lag 10 => behind []; committed 0",
         "leads 0 of 1,2 isr 1,2 | append 9 | pass 9 | 2 at 9 | pass 10 | lag 10 => behind []; committed 0",
-        // Busy: it never has all, but always what there was when it asked last.
+        // A busy follower never has everything, but always what there was at its last report.
         "leads 0 of 1,2 isr 1,2 | append 9 | pass 6 | 2 at 5 | append 12 | pass 6 | 2 at 9 | lag 10 => behind []; committed 0",
         "leads 0 of 1,2 isr 1,2 | append 9 | pass 6 | 2 at 5 | append 12 | pass 6 | 2 at 8 | lag 10 => behind [2]; committed 0",
-        // Its words overtake its syncs: each reports what there was two words ago.
+        // Reports overtake syncs: each names the end of two reports ago.
         "leads 0 of 1,2 isr 1,2 | append 9 | 2 at 0 | pass 2 | append 20 | 2 at 4 | pass 2 | append 30 | 2 at 9 | pass 2 | append 40 | 2 at 20 | pass 2 | append 50 | 2 at 30 | pass 2 | append 60 | 2 at 40 | pass 2 | lag 10 => behind []; committed 0",
-        // Nobody asks of one that is not in sync, or where we do not lead.
+        // Only a leader judges followers, and only those in sync.
         "leads 0 of 1,2 isr 1 | append 9 | pass 11 | lag 10 => behind []; committed 0",
         // Nothing was appended since: a follower that is silent for that reason stays.
         "leads 0 of 1,2 isr 1,2 | append 9 | 2 at 9 | pass 11 | lag 10 => behind []; committed 0",
@@ -350,14 +350,14 @@ fn a_follower_is_behind_when_it_has_not_had_everything_for_too_long() {
 #[test]
 fn a_leader_wishes_for_those_that_have_caught_up_and_without_those_that_have_not() {
     for case in [
-        // At what is committed and at what this leader began with.
+        // A follower joins at what is committed and at what this leader began with.
         "append 9 | durable 9 | leads 1 of 1,2 isr 1 | 2 at 8 | wish 10 => wish none; committed 9",
         "append 9 | durable 9 | leads 1 of 1,2 isr 1 | append 11 | 2 at 9 | wish 10 => wish 1,2; committed 9",
         "append 9 | durable 9 | leads 1 of 1,2,3 isr 1,2 | pass 11 | 3 at 9 | wish 10 => wish 1,3; committed 0",
         // Below the minimum the committed offset stands still, and would be reached by a follower that lacks most.
         "min 2 | append 9 | durable 9 | leads 1 of 1,2,3 isr 1 | 2 at 8 | wish 10 => wish none; committed 0",
         "min 2 | append 9 | durable 9 | leads 1 of 1,2,3 isr 1 | 2 at 9 | wish 10 => wish 1,2; committed 0",
-        // Once, until the metadata say what became of it or it is refused.
+        // A wish is asked for once, until the metadata say what became of it or it is refused.
         "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | wish 10 | leads 1 of 1,2 isr 1 | wish 10 => wish 1,2; wish none; wish 1,2; committed 0",
         "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | refused | wish 10 => wish 1,2; wish 1,2; committed 0",
         // A broker that the caller does not take for eligible.
@@ -367,7 +367,7 @@ fn a_leader_wishes_for_those_that_have_caught_up_and_without_those_that_have_not
     }
 }
 
-/// Records of which clients were told that they are deleted would come back with the next leader. A replica that deleted more by itself is none the worse.
+/// Records that clients know to be deleted would come back with the next leader. A replica that deleted more by itself may join.
 #[test]
 fn a_follower_joins_when_its_log_begins_no_earlier() {
     for case in [
@@ -386,7 +386,7 @@ fn a_wish_in_doubt_counts_for_what_is_committed() {
         "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | append 9 | durable 9 => wish 1,2; committed 0",
         "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | append 9 | durable 9 | 2 at 7 => wish 1,2; committed 7",
         "leads 1 of 1,2 isr 1 | 2 at 0 | wish 10 | append 9 | durable 9 | refused => wish 1,2; committed 9",
-        // One that shall leave is waited for until it has.
+        // A follower that is to leave the ISR is waited for until it has left.
         "leads 1 of 1,2 isr 1,2 | append 9 | durable 9 | pass 11 | wish 10 => wish 1; committed 0",
         "leads 1 of 1,2 isr 1,2 | append 9 | durable 9 | pass 11 | wish 10 | leads 1 of 1,2 isr 1 => wish 1; committed 9",
     ] {
@@ -409,7 +409,7 @@ fn a_follower_shows_what_the_leader_says_once_it_is_durable_here() {
     for case in [
         "append 9 | durable 3 | leader says 7 => committed 3",
         "append 9 | durable 3 | leader says 7 | durable 9 => committed 7",
-        // Another leader says it again, of the log that this one comes to have.
+        // The next leader names the committed offset again, of the log that this replica comes to have.
         "append 9 | durable 3 | leader says 7 | resigns 5 | durable 9 => committed 3",
     ] {
         check(case);
@@ -447,7 +447,7 @@ fn every_ticket_is_redeemed_once_and_never_early() {
     for seed in 0..300 {
         let mut chance = Chance(seed);
         let mut progress = of_an_empty_log();
-        // Ends that each replica has told in this epoch; ours is what is durable.
+        // Ends that each replica has reported in this epoch; ours is what is durable.
         let mut synced: BTreeMap<i32, i64> = BTreeMap::new();
         let (mut in_sync, mut min, mut epoch) = (vec![ME], 1, 0);
         let mut open: BTreeMap<u64, (Offset, Wanted)> = BTreeMap::new();
@@ -542,7 +542,7 @@ fn every_ticket_is_redeemed_once_and_never_early() {
                     "seed {seed}"
                 );
             }
-            // None waits for what is there, or under another leader.
+            // No ticket waits for what is there, or under another leader.
             for (until, wanted) in open.values() {
                 assert!(progress.is_leading(), "seed {seed}");
                 assert!(!progress.has_reached(*until, *wanted), "seed {seed}");

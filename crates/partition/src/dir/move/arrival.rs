@@ -15,7 +15,7 @@ use crate::sync::Mutex;
 #[derive(Clone)]
 pub(crate) struct Guest {
     pub(crate) partition: Arc<Partition>,
-    /// Its row for checkpoints; none for one that was never used.
+    /// Row of the partition for checkpoints; none for a partition that was never used.
     pub(crate) row: Option<Row>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Arrival {
     /// The directory that has them.
     pub(crate) files: PathBuf,
     pub(crate) row: Option<Row>,
-    /// Of the end of the log.
+    /// Derived state as of the end of the log.
     pub(crate) derived: Derived,
     /// Held while the files get their name.
     pub(crate) place: Mutex<ArrivalState>,

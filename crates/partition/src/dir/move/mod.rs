@@ -1,10 +1,10 @@
 //! A partition on its way from one log directory of the broker to another, while it is written and read.
 //!
-//! Its files are copied under a name of their own until little is missing; then appends wait, what is left is copied, and the
-//! segment writer of the target takes the files in (`arrival`). Whoever drives the move makes it so in the metadata: that is the
-//! commit. From then on the partition lives at the target, and what waited goes into the journal there. Invariant: until the
-//! commit the old place holds, and nothing is taken from it; after it the new one does, and has everything that was committed.
-//! Appends wait and do not fail. Knows nothing of the metadata, and keeps no list of moves.
+//! The files are copied under a name of their own until little is missing; then appends wait, what is left is copied, and the segment
+//! writer of the target takes the files in (`arrival`). The driver of the move makes it so in the metadata: that is the commit. The
+//! partition lives at the target from then on, and the appends that waited are queued in the journal there. Invariant: until the commit the
+//! old place holds, and nothing is taken from it; after it the new one does, and has everything that was committed. Appends wait and do not
+//! fail. Knows nothing of the metadata, and keeps no list of moves.
 
 pub(crate) mod arrival;
 pub(crate) mod pause;
@@ -30,15 +30,15 @@ use crate::sync::{AtomicU64, Ordering};
 use arrival::{Arrival, ArrivalState};
 use pause::Pause;
 
-/// Room that a step finds: none copies more.
+/// The most bytes that a step copies, and has room for.
 const STEP_BYTES: usize = 1 << 20;
 /// How soon a step that waits for another loop looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// And one that waits for room.
+/// How soon a step that waits for room looks again.
 const ROOM_CHECK: Duration = Duration::from_secs(1);
-/// Appends wait so long for what was appended before them to reach the segment files; then they go on for as long.
+/// Longest time that appends wait for what was appended before them to reach the segment files; then they go on for as long.
 const QUIET_WAIT_MAX: Duration = Duration::from_secs(3);
-/// And so long for the target to take the files in, whose checkpoint may have much to sync.
+/// Longest time that they wait for the target to take the files in: its checkpoint may have much to sync.
 const ARRIVAL_WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// How far a move is, for those who ask.
@@ -166,7 +166,7 @@ impl Move {
         matches!(self.stage, Stage::Copying { .. })
     }
 
-    /// Goes on by about `bytes_max`, at most 1 MiB. After an error it must be called off.
+    /// Makes a step of about `bytes_max`, at most 1 MiB. After an error the move must be called off.
     pub fn step(&mut self, now: Instant, bytes_max: usize) -> Result<MoveStep, MoveError> {
         if self.partition.is_going() {
             return Err(MoveError::Deleted);
@@ -178,7 +178,7 @@ impl Move {
             Stage::Copying { not_before } if now < *not_before => {
                 Ok(MoveStep::Wait(not_before.since(now)))
             }
-            // From the begin on there is no other.
+            // A cut from before the move has to reach the files first; none comes while the partition moves.
             Stage::Copying { .. } if !self.partition.state.lock().cuts.are_over() => {
                 Ok(MoveStep::Wait(LOOK_AGAIN))
             }
@@ -322,14 +322,14 @@ impl Move {
         Ok((row, derived))
     }
 
-    /// Lets go on what waits, where the partition lives.
+    /// Queues the appends that waited, where the partition lives.
     fn resume(&self) {
         let mut state = self.partition.state.lock();
         state.end_pause(&self.partition, &self.from.dir);
     }
 
-    /// Ends a move before its commit: the partition stays where it is, and nothing is left at the target, which goes offline
-    /// when it could not be written.
+    /// Ends a move before its commit: the partition stays where it is, and nothing is left at the target, which is taken offline when it
+    /// could not be written.
     pub fn call_off(self, error: Option<MoveError>, news: &mut Vec<News>) {
         if let Some(MoveError::Copy(CopyError::Target(error))) = &error
             && !is_full(error)
@@ -339,7 +339,7 @@ impl Move {
         }
         if let Stage::Arriving { arrival, .. } | Stage::Placed { arrival, .. } = &self.stage {
             arrival.abandon();
-            // Its deletion may have done this already.
+            // A deletion of the partition may have done this already.
             if self.partition.state.lock().arrives_at.take().is_some() {
                 self.to.remove(&self.partition, None);
             }
@@ -355,7 +355,7 @@ impl Move {
                 Ok(())
             }
         });
-        // Files that cannot be removed now go at the next start.
+        // Files that cannot be removed now are removed at the next start.
         if let (Err(error), false) = (removed, self.to.dir.is_failed()) {
             tracing::warn!(target: env::logs::MOVES, "cannot remove {}: {error}", self.files.display());
         }
@@ -397,7 +397,7 @@ impl Move {
     }
 }
 
-/// Commits what was let go; whoever else is committing takes it along.
+/// Commits what was queued; whoever else is committing takes it along.
 fn commit(dir: &LogDir, news: &mut Vec<News>) {
     while dir.commit(news) == Commit::Done && dir.has_queued() {}
 }
@@ -445,7 +445,7 @@ impl PartitionState {
 }
 
 impl Partition {
-    /// True if its files are those of `home`, and stay so for now.
+    /// True if the partition's files are those of `home`, and stay so for now.
     pub(crate) fn rests_in(&self, home: &Arc<Home>) -> bool {
         let state = self.state.lock();
         !state.is_moving && Arc::ptr_eq(&state.home, home)

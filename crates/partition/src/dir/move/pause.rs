@@ -1,6 +1,6 @@
 //! Appends and trims of a partition that wait for its next directory.
 //!
-//! They count as bytes to be written: past the bound of those the shards stop reading sockets.
+//! Entries that wait count as bytes to be written: past the bound of those the shards stop reading sockets.
 
 use model::Offset;
 
@@ -8,10 +8,10 @@ use crate::dir::backlog::Backlog;
 use crate::dir::queue::Push;
 
 pub(crate) struct Pause {
-    /// The log end when it began.
+    /// The log end when the pause began.
     at: Offset,
     held: Vec<Push>,
-    /// The trim among them.
+    /// Index of the trim among the held entries.
     trim: Option<usize>,
     bytes: usize,
 }

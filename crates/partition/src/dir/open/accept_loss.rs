@@ -1,8 +1,8 @@
 //! Journal rounds that are damaged beyond telling which logs they were of, and an operator's word that they are given up.
 //!
-//! Any log of the directory may then be longer than is known, and an append would use acknowledged offsets again. So the
-//! directory does not open until the rounds are named in the file [`FILE_NAME`], which [`accept_loss`] writes and the next
-//! settled start removes. A log that goes on behind such rounds reports its holes by itself; others end where they end.
+//! Any log of the directory may then be longer than is known, and an append would use acknowledged offsets again. So the directory does not
+//! open until the rounds are named in the file [`FILE_NAME`], which [`accept_loss`] writes and the next settled start removes. A log that
+//! continues behind such rounds reports its holes by itself; others end where they end.
 
 use std::io::{self, IoSlice};
 use std::path::Path;

@@ -76,7 +76,7 @@ impl Recovery {
             }
         }
         let is_settled = full.is_none();
-        // The journal goes on to vouch for what it holds, and readers are about to see it.
+        // The journal still vouches for what it holds, and readers are about to see it: rounds that may not be durable are written once more.
         if let Some(unproven) = unproven.filter(|_| !is_settled) {
             unproven.harden().map_err(|error| OpenError::Io {
                 path: self.path.clone(),

@@ -1,8 +1,8 @@
 //! One log on its way back at a start: its files as the checkpoint vouches for them, then what the journal adds.
 //!
-//! Owns the files of its partition until it becomes a [`Partition`]. What was durable and cannot be read becomes a [`Hole`], and
-//! the log ends behind it even where nothing follows: an acknowledged offset is never given to another record. What a full disk
-//! has no room for stays in memory and becomes the partition's unwritten tail.
+//! Owns the files of its partition until it becomes a [`Partition`]. Bytes that were durable and cannot be read become a [`Hole`], and the
+//! log ends behind it even where nothing follows: an acknowledged offset is never given to another record. Batches that a full disk has no
+//! room for stay in memory and become the partition's unwritten tail.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,12 +56,12 @@ pub(super) struct Log {
     restarted_at: Offset,
     pub(super) derived: Derived,
     pub(super) epochs: Epochs,
-    /// Those that the checkpoint knows come first.
+    /// Lost offsets; the holes that the checkpoint knows come first.
     pub(super) holes: Vec<Hole>,
     holes_known: usize,
     /// Where the next batch is, if it is not at the end.
     gap_to: Option<Offset>,
-    /// Between pending batches below there may be gaps.
+    /// Below this offset there may be gaps between pending batches.
     gaps_end: Offset,
     /// Where the log was cut last, in a gap behind its last batch.
     goes_on_at: Offset,
@@ -69,17 +69,17 @@ pub(super) struct Log {
     sound_end: Option<Offset>,
     /// Where files that are not there yet begin, if in front of the first batch.
     begins_at: Option<Offset>,
-    /// Not in the files yet.
+    /// Batches that are not in the files yet.
     pending: Vec<Batch>,
     pending_bytes: usize,
     pub(super) is_changed: bool,
-    /// Some of what was pending is in the files.
+    /// True if some of what was pending is in the files.
     pub(super) is_written: bool,
-    /// Its files cannot be read: `store` is another one, at this path, for what the journal has.
+    /// Set if the files cannot be read: `store` is another one then, at this path, for what the journal has.
     pub(super) unread: Option<(PathBuf, checkpoint::Row)>,
-    /// That is because its directory is not there.
+    /// True if the files cannot be read because their directory is not there.
     pub(super) is_missing: bool,
-    /// Its files are of no use to this broker, and may be set aside where other brokers have what is in them.
+    /// True if the files are of no use to this broker, and may be set aside where other brokers have what is in them.
     pub(super) may_be_lost: bool,
 }
 
@@ -179,7 +179,7 @@ impl Log {
         }
     }
 
-    /// Next offset that nobody was told of: behind everything that was told of, or trimmed.
+    /// The next offset to give out: behind everything that is written, pending, lost or trimmed.
     fn end(&self) -> Offset {
         self.told_end().max(self.log_start)
     }
@@ -311,7 +311,7 @@ impl Log {
         Ok(())
     }
 
-    /// The log begins anew.
+    /// The log restarts at `at`, empty.
     fn restart(
         &mut self,
         (log_start, at): (Offset, Offset),
@@ -329,7 +329,7 @@ impl Log {
             }
         }
         if self.is_missing {
-            // They went with the log that ended here.
+            // The directory was removed with the log that ended here, and what was put aside of that log is not needed either.
             if let Some(store) = self.store.take() {
                 let dir = store.dir().to_path_buf();
                 drop(store);
@@ -339,7 +339,7 @@ impl Log {
             (self.unread, self.is_missing, self.may_be_lost) = (None, false, false);
         }
         if let Some((_, row)) = &mut self.unread {
-            // Nobody needs them any more.
+            // Nobody needs the files any more.
             row.has_files = false;
             (row.log_end, row.active_base, row.active_len) = (at, at, Position(0));
         }
@@ -352,7 +352,7 @@ impl Log {
     }
 
     fn take(&mut self, batch: Batch) {
-        // The files already hold it. One below the log start counts: its producers and the ends of its transactions do.
+        // The files already hold the batch. A batch below the log start counts: its producers and the ends of its transactions do.
         if batch.base_offset() < self.told_end() {
             return;
         }
@@ -380,8 +380,7 @@ impl Log {
         Ok(())
     }
 
-    /// From here on the log goes without its files: what is pending, and what comes, goes to `path`, where `store` has some of
-    /// it already.
+    /// Leaves the log's files alone: what is pending, and what comes, is written to `path`, where `store` has some of it already.
     pub(super) fn do_without_files(
         &mut self,
         path: PathBuf,
@@ -477,7 +476,7 @@ impl Log {
         store.append(&self.pending, wall).map(drop)
     }
 
-    /// Known to be committed by the last checkpoint.
+    /// The end of what the last checkpoint knows to be committed.
     pub(super) fn committed(&self) -> Offset {
         self.committed
     }
@@ -516,7 +515,7 @@ impl Log {
         rows::row(topic, partition, marks, known, has_producers)
     }
 
-    /// Of what is missing, only what was not deleted anyway: segments below a log start that the journal has are gone too.
+    /// Logs what this start found missing above the log start: segments below a log start that the journal has are gone anyway.
     fn tell_holes(&self) {
         let found = self.holes.iter().skip(self.holes_known);
         for hole in found.filter(|hole| self.log_start < hole.to) {

@@ -1,7 +1,7 @@
 //! The owner of a log directory: cluster, node and an id of its own, in the file that Kafka's tools read as well.
 //!
-//! Written durably, before anything else; refused when it cannot be read, never made anew beside existing data. A voter of a new cluster
-//! begins without the id of the cluster, which is added once it is agreed on and never changes.
+//! Written durably, before anything else; refused when it cannot be read, never created again beside existing data. A voter of a new
+//! cluster begins without the id of the cluster, which is added once it is agreed on and never changes.
 
 use std::io;
 use std::path::Path;
@@ -61,7 +61,7 @@ pub fn identity(env: &Env, path: &Path) -> io::Result<Option<Identity>> {
     Ok(read(env, path)?.map(|(_, identity)| identity))
 }
 
-/// Adds the id of the cluster to a directory that is of none yet. One that is of another stays as it is, and is an error.
+/// Adds the id of the cluster to a directory that is of none yet. A directory of another cluster stays as it is, and is an error.
 pub fn name_cluster(env: &Env, path: &Path, cluster_id: &str) -> io::Result<()> {
     let Some((id, mut identity)) = read(env, path)? else {
         return Err(io::ErrorKind::NotFound.into());

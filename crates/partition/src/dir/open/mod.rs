@@ -1,6 +1,6 @@
 //! Opening a log directory at a start, from its lock to partitions that are ready for work.
 //!
-//! In this order: `meta_properties` and `recover` lock the directory and read what it is; `log_loader` brings back one log from its
+//! The steps, in order: `meta_properties` and `recover` lock the directory and read what it is; `log_loader` brings back one log from its
 //! files and the journal; `unreadable` and `strays` set aside what cannot be served; `restored` lets the caller of several directories
 //! choose; `first_checkpoint` makes all of it durable. `accept_loss` is for an operator whose journal is damaged.
 

@@ -46,7 +46,7 @@ pub fn check_ownership(env: &Env, path: &Path) -> Result<(), OpenError> {
     let has_identity = has(meta_properties::IDENTITY_NAME);
     let mark = match kafkas {
         Some(mark) => mark.to_owned(),
-        // Ours is written after the journal's directory was made.
+        // Our `meta.properties` is written after the journal's directory was made.
         None if has("journal") => return Ok(()),
         None if has_identity => meta_properties::IDENTITY_NAME.to_owned(),
         None if has_partitions(env, path, |_| true).map_err(at)? => {

@@ -1,11 +1,11 @@
 //! Opening a log directory: lock it, read its checkpoint, bring the journal's rounds into the segment files.
 //!
 //! Two steps, because names and settings of partitions come from the metadata log, which lies in the journal itself:
-//! [`Recovery::open_metadata`] first, [`Recovery::restore`] for everything else; [`Restored::finish`] ends with a checkpoint, so
-//! that recovering twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`]; a log never
-//! comes back shorter than it was acknowledged. Where nothing shows which logs lost something the directory stays closed until an
-//! operator accepts it (see `accept_loss`). On a full disk, what finds no room stays in memory, the last checkpoint holds on, and
-//! the segment writer goes on from there.
+//! [`Recovery::open_metadata`] first, [`Recovery::restore`] for everything else; [`Restored::finish`] ends with a checkpoint, so that
+//! recovering twice equals recovering once. Bytes below the durable point that do not verify become a [`Hole`]; a log never comes back
+//! shorter than it was acknowledged. Where nothing shows which logs lost something the directory stays closed until an operator accepts it
+//! (see `accept_loss`). On a full disk, what finds no room stays in memory, the last checkpoint stays valid, and the segment writer
+//! continues from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -173,7 +173,7 @@ impl Recovery {
         Ok((recovery, identity))
     }
 
-    /// The metadata log `topic` is here, or will be: it may stay in the journal for a while.
+    /// True if the metadata log `topic` is here, or will be: it may stay in the journal for a while.
     pub fn has_metadata(&self, topic: Uuid, name: &str) -> Result<bool, OpenError> {
         let disk = &self.env.disk;
         let has_row = self.rows.keys().any(|(of, _)| *of == topic);
@@ -184,7 +184,7 @@ impl Recovery {
         Ok(has_row || has_files.map_err(|error| self.io(error))?)
     }
 
-    /// From now on the metadata log is in this directory and in no other.
+    /// Marks this directory as the only one that has the metadata log.
     pub fn claim_metadata(&self) -> Result<(), OpenError> {
         let disk = &self.env.disk;
         let mark = disk.open(&self.path.join(METADATA_MARK), Open::Create);
@@ -192,12 +192,12 @@ impl Recovery {
             .map_err(|error| self.io(error))
     }
 
-    /// A broker has worked with this directory: it has more than its identity.
+    /// True if a broker has worked with this directory: it has more than its identity.
     pub fn was_used(&self) -> bool {
         self.has_checkpoint
     }
 
-    /// Partitions are here beside the metadata log, which would all be strays to an empty one.
+    /// True if partitions are here beside the metadata log: to an empty one all of them would be strays.
     pub fn has_partitions_beside(&self, topic: Uuid, name: &str) -> Result<bool, OpenError> {
         if self.is_loss_accepted {
             return Ok(false); // then strays are set aside
@@ -233,8 +233,8 @@ impl Recovery {
         if !self.is_full && log.write(&self.files, self.wall)? == Wrote::Some {
             self.is_full = true;
         }
-        // A topic that is missing from a damaged metadata log would look deleted, and its files would go.
-        // In front of the log start nothing is missed: a snapshot stands for it.
+        // A topic that is missing from a damaged metadata log would look deleted, and its files would be removed.
+        // Holes in front of the log start do not count: a snapshot stands for them.
         let missed = |hole: &&crate::partition::Hole| log.log_start < hole.to;
         if let Some(hole) = log.holes.iter().find(missed) {
             let what = format!(
@@ -253,8 +253,8 @@ impl Recovery {
         })
     }
 
-    /// Topics, with their names, that the metadata delete in records of which this node does not know whether they are committed. Where the
-    /// files of a partition of them are gone they are: nothing but a committed deletion removes any.
+    /// Takes topics, with their names, that the metadata delete in records that may not be committed, as far as this node knows. Where the
+    /// files of one of their partitions are gone the deletion is committed: nothing else removes any.
     pub fn expect_removed(&mut self, topics: &BTreeMap<Uuid, Arc<str>>) -> Result<(), OpenError> {
         let disk = &*self.env.disk;
         let with_files = self.rows.values().filter(|row| row.has_files);
@@ -272,8 +272,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Brings back the partitions that `lookup` knows; some may live in another directory. Nothing is removed: of the others those
-    /// that were `told` of were deleted, and what the journal has of the rest is kept aside.
+    /// Brings back the partitions that `lookup` knows; some may live in another directory. Nothing is removed: others that are in `told`
+    /// were deleted, and what the journal has of the rest is kept aside.
     pub fn restore(
         mut self,
         mut lookup: impl FnMut(Uuid, PartitionIndex) -> Option<Found>,
@@ -305,8 +305,8 @@ impl Recovery {
         })
     }
 
-    /// Walks the journal; entries of partitions that `lookup` (or an earlier step) knows are applied, and those of which nobody
-    /// was told are kept aside.
+    /// Walks the journal; entries of partitions that `lookup` (or an earlier step) knows are applied, and those of partitions that the
+    /// metadata never named are kept aside.
     fn replay(
         &mut self,
         lookup: &mut dyn FnMut((Uuid, PartitionIndex)) -> Option<Found>,
@@ -379,7 +379,7 @@ impl Recovery {
         let before = log.pending_bytes();
         let is_first = !std::mem::replace(&mut log.is_changed, true);
         log.apply(step, &*self.env.disk)?;
-        // A cut takes some.
+        // A cut lowers the number of pending bytes.
         self.pending_bytes = (self.pending_bytes + log.pending_bytes()).saturating_sub(before);
         self.write(key, PENDING_BYTES_MAX)?;
         self.changed += usize::from(is_first);

@@ -24,17 +24,17 @@ pub struct Recovery {
     pub(super) settings: DirSettings,
     pub(super) id: Uuid,
     pub(super) lock: Box<dyn Lock>,
-    /// The volume takes names that differ in case alone for one.
+    /// True if the volume takes names that differ in case alone for one.
     pub(super) folds_names: bool,
     pub(super) files: Arc<FilePool>,
     pub(super) checkpoint: Checkpoint,
-    /// It was read from its file; the very first start has none.
+    /// True if the checkpoint was read from its file; the very first start has none.
     pub(super) has_checkpoint: bool,
-    /// An older version wrote it.
+    /// True if an older version wrote the checkpoint.
     pub(super) is_of_old: bool,
     pub(super) rows: BTreeMap<(Uuid, PartitionIndex), checkpoint::Row>,
     pub(super) logs: BTreeMap<(Uuid, PartitionIndex), Log>,
-    /// The disk has no room for what is replayed.
+    /// True if the disk has no room for what is replayed.
     pub(super) is_full: bool,
     /// Batches that wait in memory for the files, of all logs.
     pub(super) pending_bytes: usize,
@@ -42,19 +42,19 @@ pub struct Recovery {
     pub(super) changed: usize,
     /// Names of directories with what was rescued of partitions whose files could not be read.
     pub(super) rescues: BTreeSet<String>,
-    /// Those whose records are back in their partitions; they go when that is durable.
+    /// Rescue directories whose records are back in their partitions; removed when that is durable.
     pub(super) taken_back: Vec<PathBuf>,
-    /// Files of some partitions were set aside, because they cannot be read and others have them.
+    /// True if files of some partitions were set aside, because they cannot be read and other brokers have them.
     pub(super) has_given_up: bool,
     /// The log without which there is no start.
     pub(super) metadata: Option<Uuid>,
-    /// An operator accepted that logs are shorter than they were, the metadata log perhaps among them.
+    /// True if an operator accepted that logs are shorter than they were, the metadata log perhaps among them.
     pub(super) is_loss_accepted: bool,
-    /// Partitions that the metadata log ever told of; `None` until it is read.
+    /// Partitions that the metadata log ever named; `None` until it is read.
     pub(super) told: Option<Arc<EverNamed>>,
     /// Partitions whose deletion took their files.
     pub(super) removed: BTreeSet<(Uuid, PartitionIndex)>,
-    /// The journal's batches of others.
+    /// Logs to be set aside: of partitions that the metadata log never named, or that live in another directory.
     pub(super) strays: BTreeMap<(Uuid, PartitionIndex), Stray>,
     pub(super) wall: Timestamp,
 }
@@ -63,7 +63,7 @@ pub struct Recovery {
 pub(super) struct Stray {
     pub(super) log: Log,
     pub(super) why: &'static str,
-    /// In the names of its directory, until it is whole and after.
+    /// Id in the names of its directory, until it is whole and after.
     pub(super) unique: Uuid,
 }
 

@@ -1,8 +1,8 @@
-//! Between the two halves of a start: what each directory has is known, and nothing of it is gone yet.
+//! Between the two halves of a start: what each directory has is known, and nothing of it is removed yet.
 //!
-//! The caller that opens several directories decides here which of them a partition lives in, because the metadata may be older than a
-//! move and name one that has less of it, or nothing. Invariant: the files of a partition go only where another directory has all
-//! of it; what may be more than a copy is set aside. Does not decide, and knows of no other directory.
+//! The caller that opens several directories decides here which of them a partition lives in, because the metadata may be older than a move
+//! and name one that has less of it, or nothing. Invariant: the files of a partition are removed only where another directory has all of
+//! it; what may be more than a copy is set aside. Does not decide, and knows of no other directory.
 
 use std::io;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Restored {
         logs.map(|(key, log)| (*key, log.extent()))
     }
 
-    /// A partition lives in another directory, which has all of it: its files here go.
+    /// A partition lives in another directory, which has all of it: its files here are removed.
     pub fn leave(&mut self, key: Key) {
         self.recovery.logs.remove(&key);
     }
@@ -56,8 +56,8 @@ impl Restored {
         }
     }
 
-    /// Makes all that is here durable. Partitions that were told of and that nobody looked up were deleted, and their files go;
-    /// those that nobody told of are set aside.
+    /// Makes all that is here durable. Partitions that the metadata once named and that nobody looked up were deleted, and their files are
+    /// removed; those that the metadata never named are set aside.
     pub fn finish(self, bell: Arc<dyn Bell>) -> Result<Opened, OpenError> {
         let mut recovery = self.recovery;
         recovery.sync_rescued()?;

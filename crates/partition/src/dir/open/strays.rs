@@ -1,10 +1,10 @@
 //! Directories that no partition claims at a start: removed, or set aside for an operator.
 //!
-//! Invariant: nothing goes because the metadata do not know it. What they told of once was deleted, or another directory has all of
-//! it (`restored`), and its files go. What they never told of is younger than they are, as when an older copy of them was put
-//! back: it is renamed as Kafka renames it, to a name that no start takes for that of a partition, and its bytes stay as they are.
-//! Batches of it that the journal alone has go to a log of its own beside it, since the journal is used again. Brings nothing of this
-//! back.
+//! Invariant: nothing is removed only because the metadata do not know it. A partition that they once named was deleted, or another
+//! directory has all of it (`restored`), and its files are removed. A partition that they never named is younger than they are, as when an
+//! older copy of the metadata was put back: its directory is renamed as Kafka renames it, to a name that no start takes for that of a
+//! partition, and its bytes stay as they are. Batches that only the journal has are written to a log of their own beside it, since the
+//! journal is used again. Brings nothing of this back.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -70,13 +70,14 @@ impl Recovery {
         };
         match stray.log.write(&self.files, self.wall)? {
             Wrote::All => Ok(()),
-            // As with what is rescued: nothing else keeps it once the journal is used again.
+            // A start without room for these batches fails: nothing else keeps them once the journal is used again.
             Wrote::Some => Err(self.no_room()),
         }
     }
 
-    /// Makes durable the logs that are set aside. Until then one that only the journal has carries the name of what a crash leaves,
-    /// and the others the one that they had: the checkpoint and the journal still have them, and the next start begins anew.
+    /// Makes durable the logs that are set aside. Until then a log that only the journal has carries the name of what a crash leaves, and
+    /// the others keep the name that they had: after a crash the checkpoint and the journal still have them, and the next start sets them
+    /// aside again.
     pub(super) fn store_strays(&mut self) -> Result<(), OpenError> {
         let keys: Vec<_> = self.strays.keys().copied().collect();
         for key in keys {
@@ -120,7 +121,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Takes what is in the way of a partition's directory: no checkpoint knows files of it there.
+    /// Removes or sets aside what is in the way of a partition's directory: no checkpoint knows files of it there.
     pub(super) fn clear_the_way(
         &mut self,
         key: (Uuid, PartitionIndex),
@@ -139,7 +140,7 @@ impl Recovery {
         }
     }
 
-    /// Directories of topics that are gone, and of partitions that live elsewhere or that nobody told of.
+    /// Removes or sets aside directories of deleted topics, and of partitions that live elsewhere or that the metadata never named.
     pub(super) fn clear_unclaimed(&mut self) -> Result<(), OpenError> {
         let known: BTreeSet<_> = self.logs.values().map(|log| log.path.clone()).collect();
         let rescued: BTreeSet<_> = (self.logs.iter())
@@ -185,12 +186,12 @@ impl Recovery {
         }
         let (was_told_of, id) = match metadata::read(&*self.env.disk, path) {
             Ok(Some(id)) => (self.knew((id, index)), Some(id)),
-            // A crash left it before its first checkpoint, which writes the id before it vouches for a file: all records in it are
-            // in the journal. Of a topic whose name was never told the journal may be an older copy as well, though.
+            // A crash left the directory before its first checkpoint, which writes the id before it vouches for a file: all records in it
+            // are in the journal. Where the metadata never named the topic, though, the journal may be an older copy as well.
             Ok(None) => (self.knew_name(&format!("{topic}-{index}")), None),
             Err(_) => (false, None),
         };
-        // After an accepted loss it may be a later change of the metadata that is lost.
+        // The loss that was accepted may be that of a later change of the metadata.
         if was_told_of && !self.is_loss_accepted {
             self.remove(path)
         } else {
@@ -241,7 +242,7 @@ impl Recovery {
         Ok(aside)
     }
 
-    /// A crash leaves its whole name or none: what is left of a log must not be taken for one that is shorter.
+    /// Removes a directory. It is renamed first: what a crash leaves of a log must not be taken for one that is shorter.
     fn remove(&self, path: &Path) -> Result<(), OpenError> {
         let disk = &self.env.disk;
         let grave = match partition_of_path(path) {
@@ -258,7 +259,7 @@ impl Recovery {
         removed.map_err(|error| self.io(error))
     }
 
-    /// True if the metadata log is read and never told of a partition.
+    /// True if the metadata log is read and never named a partition.
     pub(super) fn may_be_stray(&self, key: (Uuid, PartitionIndex)) -> bool {
         self.told.is_some() && !self.knew(key)
     }
@@ -273,7 +274,7 @@ impl Recovery {
         told.is_some_and(|told| told.names.contains(of_dir))
     }
 
-    /// The topic's name, from the partition's directory, set aside or not; one without files goes by its id.
+    /// The topic's name, from the partition's directory, set aside or not; a partition without files is called by the topic's id.
     fn name_of_stray(&self, key: (Uuid, PartitionIndex)) -> Result<Arc<str>, OpenError> {
         let disk = &*self.env.disk;
         let entries = disk.read_dir(&self.path).map_err(|error| self.io(error))?;
@@ -300,12 +301,12 @@ impl Recovery {
     }
 }
 
-/// As Kafka calls it, whose ids are as random.
+/// The name that Kafka gives a stray partition, with a random id as there.
 fn stray_name(topic: &str, index: PartitionIndex, unique: Uuid) -> String {
     name_with(topic, &format!("-{index}.{}{STRAY_SUFFIX}", hex(unique)))
 }
 
-/// True for files that a crash leaves of a partition that was going, or on its way here. Somebody's `to-delete` is none.
+/// True for a directory that a crash leaves of a partition that was being removed, or on its way here. Somebody's `to-delete` is none.
 fn is_leftover(name: &str) -> bool {
     let of = [GRAVE_SUFFIX, FUTURE_SUFFIX].map(|suffix| name.strip_suffix(suffix));
     let parts = of

@@ -1,9 +1,9 @@
 //! Partitions whose files cannot be read at a start: they are offline for the life of the process, the others are not.
 //!
-//! Their files stay as they are, and so does what the checkpoint says of them, for a later start that can read them. What the
-//! journal has of them is put aside in a log of its own, beside the partition's directory, so that the journal can be used
-//! again; that start takes it back. Invariant: no acknowledged record is only in memory, and none is in the way of a topic that
-//! is made anew under the same name (the names of what is put aside have the topic's id).
+//! The files stay as they are, and so does what the checkpoint says of them, for a later start that can read them. Records of such a
+//! partition in the journal are put aside in a log of their own, beside the partition's directory, so that the journal can be used again;
+//! that start takes them back. Invariant: no acknowledged record is only in memory, and none is in the way of a topic that is created again
+//! under the same name (the names of what is put aside have the topic's id).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,8 +25,8 @@ use crate::dir::names::{fold_together, is_rescued_name, is_there, rescued_name};
 use crate::dir::rows;
 use crate::partition::Hole;
 
-/// Of each file this much is tried before its partition is given up: index files wholly, of a log the end that a start may
-/// have to walk.
+/// Bytes at the end of each file that are tried before its partition is given up: all of an index file, and of a log the part that a start
+/// may have to walk.
 const TRIED_BYTES_MAX: u64 = 8 << 20;
 
 /// The names of what earlier starts have put aside.

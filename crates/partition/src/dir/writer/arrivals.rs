@@ -1,8 +1,8 @@
 //! Chore: the end of a move, at its target: files that are complete under another name become those of a partition that lives here.
 //!
-//! The segment writer does it, which alone renames and removes directories of partitions here. Invariant: a checkpoint vouches
-//! for the files before anyone is told that they are in place, and every later one does, until the partition lives here or its
-//! files are doomed. What a crash leaves is removed by the next start, unless the metadata say that the partition lives here.
+//! The segment writer, which alone renames and removes directories of partitions here, does this. Invariant: a checkpoint vouches for the
+//! files before anyone hears that they are in place, and every later one does, until the partition lives here or its files are doomed.
+//! Leftovers of a crash are removed by the next start, unless the metadata say that the partition lives here.
 
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,7 +24,7 @@ impl Chore for Arrivals {
         None
     }
 
-    /// It takes a checkpoint, and there is one at a time.
+    /// An arrival takes a checkpoint, and there is one at a time.
     fn runs(&self, ledger: &Ledger, _: Instant) -> bool {
         ledger.under_way.is_none()
     }
@@ -41,7 +41,7 @@ impl Ledger {
         if arrivals.is_empty() {
             return Ok(());
         }
-        // An earlier life of such a partition here may have ended a moment ago: its files go first.
+        // An earlier life of such a partition here may have ended a moment ago: its files are removed first.
         let removed = self.remove_doomed();
         if removed.is_err() {
             self.residents.arrivals.lock().splice(0..0, arrivals);
@@ -63,7 +63,7 @@ impl Ledger {
             return Ok(());
         }
         let point = *self.dir.point.lock();
-        // A log that cannot be opened now is opened later; this move begins anew.
+        // A log that cannot be opened now, or a full disk, is tried again later; this move starts over.
         let is_vouched_for = match self.checkpoint_anyway(point, wall) {
             Err(error) if error.is_full() => false,
             done => done?,

@@ -1,9 +1,9 @@
 //! Checkpoints: the segment files alone become sufficient up to a point of the journal, and the pieces below it free.
 //!
-//! Committed batches are written, the files are synced, one file says so, and the journal lets go. A volume with many changed
-//! files takes long to sync, so the syncer does it while the segment writer goes on. Invariants: what a checkpoint says was
-//! true when its sync began, and bytes written since are behind it; one is under way at a time, so none is stored over a later
-//! one; journal pieces are let go only when it is stored.
+//! Committed batches are written, the files are synced, one file says so, and the journal lets go. A volume with many changed files takes
+//! long to sync, so the syncer does it while the segment writer continues. Invariants: what a checkpoint says was true when its sync began,
+//! and bytes written since are behind it; one is under way at a time, so none is stored over a later one; journal pieces are let go only
+//! when it is stored.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +23,7 @@ use crate::dir::log_dir::VolumeSync;
 use crate::partition::{Home, Partition};
 use crate::sync::Ordering;
 
-/// Goes on with a checkpoint that was begun, before anything else is written.
+/// Continues a checkpoint that was begun, before anything else is written.
 pub(super) struct GoOnWithCheckpoint;
 
 impl Chore for GoOnWithCheckpoint {
@@ -65,7 +65,7 @@ impl Chore for EndCheckpoint {
 pub(super) struct BeginCheckpoint;
 
 impl Chore for BeginCheckpoint {
-    /// Whatever makes one due rings.
+    /// The events that make a checkpoint due ring.
     fn due(&self, _: &Ledger, _: Instant) -> Option<Instant> {
         None
     }
@@ -78,7 +78,7 @@ impl Chore for BeginCheckpoint {
         let dir = &ledger.dir;
         let point = *dir.point.lock();
         if ledger.under_way.is_some() {
-            // It may have begun too early for who wants one.
+            // The checkpoint under way may have begun too early for the one who wants one.
             return Ok(if moment.is_stopping {
                 Flow::Break(Turn::Sleep { until: None })
             } else {
@@ -86,7 +86,7 @@ impl Chore for BeginCheckpoint {
             });
         }
         let is_large = point.live_bytes >= dir.settings.checkpoint_bytes;
-        // On a full disk the journal may be what takes the room: no append will come that would make a checkpoint due.
+        // The journal may be what fills a full disk: no append will come that would make a checkpoint due.
         let is_short = dir.is_full() && ledger.retry_at.is_none();
         let is_wanted = dir.checkpoint_wanted.swap(false, Ordering::AcqRel);
         if moment.is_stopping {
@@ -95,7 +95,7 @@ impl Chore for BeginCheckpoint {
             return Ok(Flow::Break(Turn::Done));
         }
         let is_due = (is_large || is_short || is_wanted) && point.sequence > ledger.checkpointed;
-        // The one that ended may have found no room: then there is none for another.
+        // The checkpoint that ended may have found no room: then there is none for another.
         if is_due && !moment.went_on && ledger.begin_checkpoint(moment.wall)? {
             return Ok(Flow::Break(Turn::Again));
         }
@@ -104,8 +104,8 @@ impl Chore for BeginCheckpoint {
 }
 
 impl Ledger {
-    /// Begins to make the segment files alone sufficient for everything up to the journal's present point; whether the disk had
-    /// room for that. The rest is another turn: what is committed and trimmed between the two, the simulator does too.
+    /// Begins to make the segment files alone sufficient for everything up to the journal's present point; true if the disk had room for
+    /// that. The rest is another turn: what is committed and trimmed between the two, the simulator does too.
     pub(super) fn begin_checkpoint(&mut self, wall: Timestamp) -> Result<bool, StoreError> {
         let point: Point = *self.dir.point.lock();
         let is_prepared = self.prepare(wall)?;
@@ -113,8 +113,8 @@ impl Ledger {
         Ok(is_prepared)
     }
 
-    /// Goes on with a checkpoint that was begun, before anything else is written; with many files the syncer does the longest
-    /// part of it. Whether there was one.
+    /// Continues a checkpoint that was begun, before anything else is written; with many files the syncer does the longest part of it. True
+    /// if there was one.
     pub(super) fn go_on_with_checkpoint(&mut self) -> Result<bool, StoreError> {
         let Some(point) = self.prepared.take() else {
             return Ok(false);
@@ -160,7 +160,7 @@ impl Ledger {
         self.checkpoint_anyway(point, wall).map(drop)
     }
 
-    /// True if it came to one: a full disk may have no room for it. None may be under way.
+    /// Takes a checkpoint though nothing may have changed. True if one was stored: a full disk may have no room for it. No other may be under way.
     pub(super) fn checkpoint_anyway(
         &mut self,
         point: Point,
@@ -202,7 +202,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// With few partitions each file is synced, with many the volume.
+    /// Each file is synced while there are few partitions, the volume when there are many.
     fn syncing(&self) -> Syncing {
         if self.dir.files.expects_volume_sync() {
             Syncing::WithVolume
@@ -314,7 +314,7 @@ impl Ledger {
         Ok(true)
     }
 
-    /// A replica has left, and its files go: one that comes back under the same id gives their names to other records.
+    /// A replica has left, and its files are removed: one that comes back under the same id gives their names to other records.
     pub(super) fn forget_row(&mut self, key: Key) -> Result<(), StoreError> {
         self.change_rows(|rows| {
             let before = rows.len();
@@ -376,7 +376,7 @@ impl Ledger {
             if let Some(partition) = partitions.get(&(row.topic, row.partition))
                 && let Some(home) = self.home_of(partition)
             {
-                // It may have been cut since the checkpoint began.
+                // The log may have been cut since the checkpoint began.
                 let segments = home.store.get().map(Store::segments);
                 let now = segments.and_then(|of| of.last().map(|last| last.base()));
                 let base = now.map_or(row.active_base, |now| now.min(row.active_base));

@@ -25,10 +25,10 @@ pub(super) struct Moment {
 pub(super) type Flow = ControlFlow<Turn>;
 
 pub(super) trait Chore: Send {
-    /// When the segment writer is to be awake for it; `None` while somebody rings when that is so.
+    /// When the segment writer is to be awake for this chore; `None` while somebody rings when that is so.
     fn due(&self, ledger: &Ledger, now: Instant) -> Option<Instant>;
 
-    /// True if it runs in this turn. One that costs little may do so whenever the writer is awake.
+    /// True if the chore runs in this turn. A chore that costs little may do so whenever the writer is awake.
     fn runs(&self, ledger: &Ledger, now: Instant) -> bool {
         self.due(ledger, now).is_some_and(|at| at <= now)
     }

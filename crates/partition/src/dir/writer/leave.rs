@@ -1,4 +1,4 @@
-//! Chore: the logs of partitions that this broker has no replica of any more end in the journal. Their files go when that is durable.
+//! Chore: the logs of partitions that this broker has no replica of any more end in the journal. Their files are removed when that is durable.
 
 use log::store::StoreError;
 use model::Instant;
@@ -9,7 +9,7 @@ use crate::cut::CutError;
 
 #[derive(Default)]
 pub(super) struct Leaving {
-    /// When those that are busy are tried again.
+    /// When partitions that are busy are tried again.
     retry_at: Option<Instant>,
 }
 
@@ -27,7 +27,7 @@ impl Chore for Leaving {
         let leaving = std::mem::take(&mut *ledger.residents.leaving.lock());
         let mut busy = Vec::new();
         for partition in ledger.residents.named(&leaving) {
-            // On its way to another directory, which it will not reach, or its files are still cut.
+            // The partition is on its way to another directory, which it will not reach, or its files are still to be cut.
             if let Err(CutError::Moving | CutError::Writing) = partition.empty_out() {
                 busy.push(partition.key());
             }

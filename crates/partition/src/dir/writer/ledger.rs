@@ -105,16 +105,16 @@ pub(super) struct Ledger {
     pub(super) announce: Arc<dyn Announce>,
     /// Partitions with something to write, in the order of the list.
     pub(super) pending: VecDeque<Arc<Partition>>,
-    /// The order of the last time was turned round.
+    /// True if the order of the last turn was reversed.
     pub(super) is_backward: bool,
     /// A write found the disk full, and is tried again then.
     pub(super) retry_at: Option<Instant>,
     /// A cut was not durable yet, and is looked at again then.
     pub(super) later_at: Option<Instant>,
     pub(super) hot: HotTail,
-    /// Written since the last checkpoint began.
+    /// Partitions written since the last checkpoint began.
     pub(super) unsynced: BTreeMap<Key, Arc<Partition>>,
-    /// Up to where a checkpoint was begun that nothing names yet.
+    /// The journal's point of a checkpoint that was begun and is to continue in the next turn.
     pub(super) prepared: Option<Point>,
     /// A checkpoint whose files the syncer syncs.
     pub(super) under_way: Option<Covered>,
@@ -161,9 +161,9 @@ impl Ledger {
         Arc::ptr_eq(&home.dir, &self.dir).then_some(home)
     }
 
-    /// The oldest record that is not synced is to be at `at`.
+    /// The oldest record that is not synced is to be synced at `at`.
     pub(super) fn note_flush(&mut self, partition: &Arc<Partition>, at: Option<Instant>) {
-        // Ten years are as good as never, and leave room to add.
+        // Half of the range, 292 years, is as good as never, and leaves room to add.
         if let Some(at) = at.filter(|at| at.0 < u64::MAX / 2) {
             self.flushes
                 .insert(partition.key(), (at, Arc::clone(partition)));
@@ -195,7 +195,7 @@ impl Ledger {
     }
 }
 
-/// Something could not be opened: that is tried again, and nothing is lost.
+/// True if something could not be opened for want of a descriptor: that is tried again, and nothing is lost.
 pub(super) fn is_passing(error: &StoreError) -> bool {
     matches!(error, StoreError::Io { error, .. } if lacks_descriptors(error))
 }

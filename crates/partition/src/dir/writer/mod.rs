@@ -1,4 +1,4 @@
-//! The segment writer of a log directory: what is durable goes to its segment files without haste.
+//! The segment writer of a log directory: durable batches are written to their segment files without haste.
 //!
 //! A loop over chores in a fixed order, each in a file of its own with the time when it is due: they write durable batches from
 //! memory to the page cache and evict them later, take checkpoints, see to retention, and remove what is gone. So each partition's
@@ -50,7 +50,7 @@ use write::Writing;
 
 pub struct SegmentWriter {
     ledger: Ledger,
-    /// In the order of a turn.
+    /// Chores in the order of a turn.
     chores: Vec<Box<dyn Chore>>,
 }
 

@@ -1,7 +1,7 @@
-//! Chore: the list of partitions to write is taken over, and the files of those that are gone go first.
+//! Chore: the list of partitions to write is taken over, and the files of deleted ones are removed before anything is written.
 //!
-//! The segment writer alone renames and removes directories of partitions, so each partition's files have one writer. What cannot be
-//! removed now is reported once and tried again; a new topic of the same name is written when the name is free.
+//! The segment writer alone renames and removes directories of partitions, so each partition's files have one writer. A removal that fails
+//! now is reported once and tried again; a new topic of the same name is written when the name is free.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -26,13 +26,13 @@ const REMOVAL_RETRY: Duration = Duration::from_secs(1);
 /// Files that could not be removed, and partitions that wait for that. None of it is a reason to take the directory offline.
 #[derive(Default)]
 pub(super) struct Removals {
-    /// When it is tried again.
+    /// When removals are tried again.
     retry_at: Option<Instant>,
-    /// Their files still have the names of their partitions.
+    /// Removed partitions whose files still have the names of their partitions.
     stuck: Vec<Doomed>,
     /// Directories of removed partitions that are not empty yet.
     graves: Vec<PathBuf>,
-    /// Those of them that were reported.
+    /// Directories in `graves` that were reported.
     reported: BTreeSet<PathBuf>,
     /// Partitions whose spent segments could not be renamed.
     unspent: BTreeMap<Key, Arc<Partition>>,
@@ -41,7 +41,7 @@ pub(super) struct Removals {
 }
 
 impl Removals {
-    /// True if the files of a partition would get into a directory that goes.
+    /// True if the files of a partition would get into a directory that is to be removed.
     fn is_in_the_way_of(&self, partition: &Partition) -> bool {
         let stuck = self.stuck.iter().map(|doomed| &doomed.partition);
         stuck
@@ -49,7 +49,7 @@ impl Removals {
             .any(|name| name == (&partition.topic, partition.index))
     }
 
-    /// Something that is committed is not written, and is not on the list.
+    /// True if something that is committed is neither written nor on the list.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -72,7 +72,7 @@ impl Removals {
 pub(super) struct TakeOver;
 
 impl Chore for TakeOver {
-    /// Whatever puts something on the list rings; what could not be removed has its time.
+    /// Each addition to the list rings; a removal that failed has its time.
     fn due(&self, ledger: &Ledger, _: Instant) -> Option<Instant> {
         ledger.removals.retry_at
     }
@@ -96,8 +96,8 @@ impl Ledger {
             let flush_at = partition.state.lock().flush_at;
             self.note_flush(partition, flush_at);
         }
-        // In this order: a topic that was deleted and made again (1) may be on the list already (2); its files would get into
-        // the old directory, which then goes (3).
+        // The list is taken before the removals. The other way round, a topic that is deleted and created again in between (1) may be on
+        // the list (2); its files would get into the old directory, which is then removed (3).
         let removed = self.remove_doomed();
         if removed.is_err() {
             self.dir.backlog.put_back(listed);
@@ -125,7 +125,7 @@ impl Ledger {
             self.flushes.remove(&key);
             self.removals.unspent.remove(&key);
             self.hot.forget(&partition);
-            // From here on nobody compacts it: the next topic of this name gets the same directory.
+            // Compaction must not touch the files any more: the next topic of this name gets the same directory.
             let mut is_gone = home.as_ref().map(|home| home.cleaning.lock());
             if let (Some(home), Some(is_gone)) = (&home, &mut is_gone) {
                 self.drop_unwritten(&partition, home);
@@ -172,7 +172,7 @@ impl Ledger {
         let unspent = std::mem::take(&mut self.removals.unspent);
         for partition in unspent.into_values() {
             let mut state = partition.state.lock();
-            // One that has more to write is on the list already.
+            // A partition that has more to write is on the list already.
             if !std::mem::replace(&mut state.dirty, true) {
                 drop(state);
                 self.pending.push_back(partition);
@@ -184,7 +184,7 @@ impl Ledger {
         let Doomed { partition, home } = doomed;
         let has_files = match home {
             Some(home) => home.store.get().is_some() || partition.unread.is_some(),
-            // It did not come to live here, and may have left its files on the way.
+            // A partition that did not come to live here may have left its files on the way.
             None => true,
         };
         if !has_files {

@@ -1,7 +1,7 @@
 //! Chore: damage that somebody met is looked at as a whole, and written over with what another replica has.
 //!
-//! Here, because each partition's files have one writer. Only what is committed is repaired: that is the same on all replicas in sync.
-//! One place in a turn.
+//! The segment writer repairs, because each partition's files have one writer. Only what is committed is repaired: that is the same on all
+//! replicas in sync. One place in a turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Repair {
                 ledger.announce.announce(damages.news());
             }
             Some(Err(ReadError::Io { .. })) => again(),
-            // It verifies by now, or is gone.
+            // The place verifies by now, or is gone.
             None | Some(Ok(None) | Err(_)) => {
                 site.partition.state.lock().reported = None;
                 damages.on_unfound(key, at, now);
@@ -71,7 +71,7 @@ impl Repair {
         }
     }
 
-    /// States of producers that lacked what rotted are made anew.
+    /// Rebuilds states of producers that lacked what rotted.
     fn mend_producers(ledger: &Ledger, site: &Site) {
         let Some(store) = site.home.store.get() else {
             return;
@@ -81,7 +81,7 @@ impl Repair {
             Ok(false) => {}
             Ok(true) => {
                 let mut state = site.partition.state.lock();
-                // Else the end of the cut takes them.
+                // Otherwise the end of the cut takes them.
                 if state.cuts.are_over() {
                     state.take_producers(&derived);
                 }

@@ -6,7 +6,7 @@ use model::Instant;
 use super::chore::{Chore, Flow, Moment};
 use super::ledger::Ledger;
 
-/// Where the log may start now is committed like any trim; the files go once that is durable.
+/// The new log start is committed like any trim; the files are removed once that is durable.
 pub(super) struct Retention {
     pub(super) at: Instant,
 }
@@ -30,7 +30,7 @@ impl Chore for Retention {
                         partition.advance_start(last.next);
                     }
                 }
-                // Its age cannot be read, so it stays. Nothing was written: the other partitions have no part in it.
+                // The age of a segment cannot be read, so it stays. Nothing was written: the other partitions have no part in it.
                 Err(error) => tracing::error!(target: env::logs::STORAGE,
                     "no retention of {}-{}: {error}",
                     partition.topic,

@@ -18,7 +18,7 @@ use crate::dir::durable::Key;
 use crate::partition::Partition;
 use crate::sync::Ordering;
 
-/// Read at once: what comes to be written waits for it.
+/// Bytes read at once: what comes to be written waits for them.
 const STEP_BYTES: u64 = 256 << 10;
 /// A start has other things to read.
 const FIRST_AFTER: Duration = Duration::from_secs(600);
@@ -26,10 +26,10 @@ const FIRST_AFTER: Duration = Duration::from_secs(600);
 const REST: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A directory that had something to do is looked at again after this.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
-/// Looks that find it busy, one after the other, of which the last reads all the same: one that is never quiet rots as well. 128 KiB a
-/// second, 150 GiB in two weeks.
+/// Number of looks in a row that find the directory busy, of which the last reads all the same: one that is never quiet rots as well. 128
+/// KiB a second, 150 GiB in 2 weeks.
 const BUSY_LOOKS: u32 = 2;
-/// More between two looks are a load. A quorum without one writes two a second.
+/// Rounds between two looks up to which a directory is quiet. A quorum without load writes 2 a second.
 const QUIET_ROUNDS: u64 = 4;
 /// Places that were reported, and are not again in this life; of more than these the first may be.
 const REPORTED_MAX: usize = 1000;
@@ -40,7 +40,7 @@ pub(super) struct Scrub {
     place: Option<(Key, Offset)>,
     /// Rounds that were committed when the directory was looked at last.
     rounds: u64,
-    /// Looks since then that found it busy.
+    /// Looks in a row that found the directory busy.
     busy_looks: u32,
     reported: BTreeSet<(Key, Offset)>,
 }
@@ -92,7 +92,8 @@ impl Scrub {
                 self.report(ledger, &partition, (from, next), &why);
                 next.unwrap_or(closed)
             }
-            // Taken by retention or compaction meanwhile, or not given by the disk now: another replica may, or another pass will see.
+            // Removed by retention or compaction meanwhile, or not given by the disk now: another replica may have the bytes, or another
+            // pass will see.
             Err(error) => {
                 if error.is_rot() {
                     partition.has_repaired(from);

@@ -46,8 +46,8 @@ impl Chore for SpaceCheck {
     }
 }
 
-/// Commits the round that waited for room for a journal piece. One that a checkpoint gave back is as good, however full the
-/// volume: what waits may be what makes room.
+/// Commits the round that waited for room for a journal piece. A piece that a checkpoint gave back is as good, however full the volume:
+/// what waits may be what makes room.
 #[derive(Default)]
 pub(super) struct ResumeCommits {
     /// Bytes of journal pieces among which none was large enough for the round that waits.

@@ -1,4 +1,4 @@
-//! Chore: what is pending goes to the segment files, gathered for a while, and what is too much in memory then is let go.
+//! Chore: pending batches are written to the segment files, gathered for a while, and what is too much in memory then is evicted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::partition::{Home, Partition};
 
 /// Small appends are gathered for this long before they are written.
 const WRITE_DELAY: Duration = Duration::from_millis(250);
-/// And this long when many partitions have little each.
+/// The same when many partitions have little each.
 const WRITE_DELAY_MANY: Duration = Duration::from_secs(2);
 /// More partitions than this are many.
 const PARTITIONS_MANY: usize = 100;
@@ -30,9 +30,9 @@ const WRITE_BYTES: usize = 1 << 20;
 /// How far a write of a partition came.
 enum Wrote {
     All,
-    /// All that was durable when it began. More has become durable since, and waits for its turn.
+    /// All that was durable when the write began. More has become durable since, and waits for its turn.
     Enough,
-    /// A cut of it is not durable yet.
+    /// A cut of the log is not durable yet.
     Later,
 }
 
@@ -94,16 +94,16 @@ impl Ledger {
             .clamp(UNWRITTEN_BYTES_RING, self.dir.backlog.gathered_bytes_max())
     }
 
-    /// Writes what the partitions on the list have when their turn comes, and lets go of what is too much in memory then; stops at the first
-    /// that the disk has no room for. True if it came to the end of the list. One that is appended to as fast as it is written stays on it: the
-    /// others and all other chores come first.
+    /// Writes what the partitions on the list have when their turn comes, and evicts what is too much in memory then; stops at the first
+    /// that the disk has no room for. True if it came to the end of the list. A partition that is appended to as fast as it is written
+    /// stays on it: the others and all other chores come first.
     pub(super) fn write_pending(
         &mut self,
         now: Instant,
         wall: Timestamp,
     ) -> Result<bool, StoreError> {
         self.later_at = None;
-        // To and fro: of more files than may be open, the last ones of one time are the first ones of the next.
+        // The order alternates: where there are more files than may be open, the last ones of one time are the first ones of the next.
         self.is_backward = !self.is_backward;
         if self.is_backward {
             self.pending.make_contiguous().reverse();
@@ -183,11 +183,11 @@ impl Ledger {
                 let has_spent = home.store.get().is_some_and(Store::has_spent)
                     && !self.removals.keeps_spent(partition);
                 if batches.is_empty() && !state.has_trimmed && !has_spent {
-                    // From here on the next commit puts it on the list again.
+                    // The next commit puts the partition on the list again.
                     state.dirty = false;
                     let flush_at = state.flush_at;
                     drop(state);
-                    // Set since it came on the list, where a flush has ended the time before.
+                    // The flush may have been set since the partition came on the list, where a flush had ended the time before.
                     self.note_flush(partition, flush_at);
                     return Ok(Wrote::All);
                 }
@@ -230,7 +230,7 @@ impl Ledger {
         }
         partition.note_written(home, batches)?;
         let mut state = partition.state.lock();
-        // Those behind a cut that came meanwhile are in the files until these are cut, and nobody counts them any more.
+        // Batches behind a cut that came meanwhile are in the files until these are cut, and nobody counts them any more.
         let kept = match state.cuts.files_end() {
             Some(end) => batches.partition_point(|batch| batch.next_offset() <= end),
             None => batches.len(),
