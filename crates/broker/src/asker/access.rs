@@ -21,6 +21,33 @@ pub(crate) enum Principal {
     Stranger,
 }
 
+/// The only type of principal that Kafka has itself.
+const USER: &str = "User";
+const ANONYMOUS: &str = "ANONYMOUS";
+#[cfg(test)]
+const STRANGER: &str = "stranger";
+
+impl Principal {
+    /// Type and name, as Kafka writes them.
+    pub(crate) fn type_and_name(self) -> (&'static str, &'static str) {
+        match self {
+            Principal::Anonymous => (USER, ANONYMOUS),
+            #[cfg(test)]
+            Principal::Stranger => (USER, STRANGER),
+        }
+    }
+
+    /// The principal of this type and name; none where nobody can be called so.
+    pub(crate) fn named(kind: &str, name: &str) -> Option<Principal> {
+        match (kind, name) {
+            (USER, ANONYMOUS) => Some(Principal::Anonymous),
+            #[cfg(test)]
+            (USER, STRANGER) => Some(Principal::Stranger),
+            _ => None,
+        }
+    }
+}
+
 /// With the numbers of the protocol, which are also the bits of [`operations`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

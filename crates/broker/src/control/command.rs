@@ -1,6 +1,5 @@
 //! Commands that the active controller decides about, as Kafka's requests, and the answers to those.
 
-use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use wire::messages::{
 };
 
 use super::envelope;
+use crate::asker::Asker;
 use crate::mail::quorum::{Outgoing, Recipient};
 use crate::peers::Answer;
 
@@ -47,9 +47,9 @@ pub(crate) enum Done {
     ProducerIds(Range<i64>),
 }
 
-/// The client behind a command, and how long the answer is waited for.
-pub(crate) struct Terms {
-    pub(crate) client: IpAddr,
+/// The asker behind a command, and how long the answer is waited for.
+pub(crate) struct Terms<'a> {
+    pub(crate) asker: &'a Asker,
     pub(crate) patience: Duration,
     pub(crate) now: Instant,
 }
@@ -63,7 +63,7 @@ impl Command {
     }
 
     /// The request to the active controller, whose answer comes under `ticket`.
-    pub(crate) fn call(self, ticket: Ticket, terms: &Terms) -> Result<Outgoing, EncodeError> {
+    pub(crate) fn call(self, ticket: Ticket, terms: &Terms<'_>) -> Result<Outgoing, EncodeError> {
         let whom = (ticket, Recipient::Controller);
         let until = terms.now.plus(terms.patience);
         match self {
@@ -73,7 +73,7 @@ impl Command {
                     timeout_ms: i32::try_from(terms.patience.as_millis()).unwrap_or(i32::MAX),
                     validate_only: false,
                 };
-                let wrapped = envelope::wrapped(&request, CREATE_TOPICS, terms.client)?;
+                let wrapped = envelope::wrapped(&request, CREATE_TOPICS, terms.asker)?;
                 Ok(Outgoing::new(whom, wrapped, until))
             }
             Command::AllocateProducerIds { broker, epoch } => {
@@ -144,8 +144,10 @@ mod tests {
     };
 
     fn call(command: Command) -> Outgoing {
+        let client = std::net::SocketAddr::from(([10, 0, 0, 7], 4000));
+        let asker = Asker::anonymous(client, client);
         let terms = Terms {
-            client: IpAddr::from([10, 0, 0, 7]),
+            asker: &asker,
             patience: Duration::from_secs(5),
             now: Instant(0),
         };

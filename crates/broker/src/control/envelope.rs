@@ -1,11 +1,17 @@
 //! Requests that the active controller answers for another node (KIP-590): how they are wrapped, and what the answer says.
 //!
-//! Beside what Kafka defines an answer of Esker carries the end of the metadata that it rests on, in a tagged field: a broker gives
+//! The principal of the client travels along: the active controller asks whether that one may do it, and not the broker that brings
+//! the request. Beside what Kafka defines an answer of Esker carries the end of the metadata that it rests on, in a tagged field: a broker gives
 //! the answer to its client once it has published that much itself, so that a client reads what it wrote.
+
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use wire::messages::{AllocateProducerIdsResponse, DefaultPrincipalData, EnvelopeRequest};
 use wire::{ApiKey, DecodeError, EncodeError, ErrorCode, Message, Reader, Writer};
+
+use crate::asker::Asker;
+use crate::asker::access::Principal;
 
 /// The only version of the API.
 pub(crate) const VERSION: i16 = 0;
@@ -34,39 +40,53 @@ pub(crate) enum Opened {
     },
 }
 
-/// A request of a client, for the controller.
-pub(crate) fn request(
-    frame: Bytes,
-    client: std::net::IpAddr,
-) -> Result<EnvelopeRequest, EncodeError> {
-    let principal = DefaultPrincipalData {
-        r#type: "User".to_owned(),
-        name: "ANONYMOUS".to_owned(),
-        token_authenticated: false,
-    };
-    let mut w = Writer::new();
-    w.i16(PRINCIPAL_VERSION);
-    principal.encode(&mut w, PRINCIPAL_VERSION)?;
-    let address = match client {
-        std::net::IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
-        std::net::IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
+/// A request of `asker`, for the controller.
+pub(crate) fn request(frame: Bytes, asker: &Asker) -> Result<EnvelopeRequest, EncodeError> {
+    let address = match asker.peer.ip() {
+        IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
     };
     Ok(EnvelopeRequest {
         request_data: frame,
-        request_principal: Some(w.finish().into_bytes()?),
+        request_principal: Some(principal_data(asker.principal)?),
         client_host_address: address,
     })
 }
 
-/// The same for a request that this node makes for its client.
+/// The same for a request that this node makes for `asker`.
 pub(crate) fn wrapped<R: wire::Request>(
     request: &R,
     version: i16,
-    client: std::net::IpAddr,
+    asker: &Asker,
 ) -> Result<EnvelopeRequest, EncodeError> {
     let encoded = wire::frame::encode_request(request, version, 0, Some("esker"))?;
     // A frame in an envelope has no length before it.
-    self::request(encoded.into_bytes()?.slice(4..), client)
+    self::request(encoded.into_bytes()?.slice(4..), asker)
+}
+
+/// A principal in the form of Kafka's `DefaultKafkaPrincipalBuilder`.
+fn principal_data(principal: Principal) -> Result<Bytes, EncodeError> {
+    let (kind, name) = principal.type_and_name();
+    let data = DefaultPrincipalData {
+        r#type: kind.to_owned(),
+        name: name.to_owned(),
+        token_authenticated: false,
+    };
+    let mut w = Writer::new();
+    w.i16(PRINCIPAL_VERSION);
+    data.encode(&mut w, PRINCIPAL_VERSION)?;
+    w.finish().into_bytes()
+}
+
+/// The principal whose request an envelope carries. None where it is of another form, or somebody whom this node does not know: it
+/// could not ask what that one may do.
+pub(crate) fn principal(envelope: &EnvelopeRequest) -> Option<Principal> {
+    let mut reader = Reader::new(envelope.request_principal.clone()?);
+    let version = reader.i16().ok()?;
+    let data = DefaultPrincipalData::decode(&mut reader, version).ok()?;
+    // Nobody can log in with a token.
+    let is_known = !data.token_authenticated;
+    Principal::named(&data.r#type, &data.name).filter(|_| is_known)
 }
 
 impl Message for EnvelopeAnswer {
@@ -155,6 +175,54 @@ mod tests {
         let plain = EnvelopeResponse::decode(&mut Reader::new(bytes.clone()), VERSION);
         assert_eq!(plain.map(|plain| plain.response_data), Ok(answer.data));
         assert_eq!(open(ApiKey::Envelope, &bytes), Opened::Answered { end: 42 });
+    }
+
+    #[test]
+    fn the_principal_of_the_client_travels_along_in_the_form_of_kafka() {
+        let client = std::net::SocketAddr::from(([10, 0, 0, 7], 4000));
+        let mut asker = Asker::anonymous(client, client);
+        for known in [Principal::Anonymous, Principal::Stranger] {
+            asker.principal = known;
+            let envelope = request(Bytes::from_static(b"within"), &asker).expect("it fits");
+            assert_eq!(&envelope.client_host_address[..], [10, 0, 0, 7]);
+            assert_eq!(principal(&envelope), Some(known));
+        }
+        let anonymous = principal_data(Principal::Anonymous).expect("it fits");
+        assert_eq!(&anonymous[..], b"\0\0\x05User\x0aANONYMOUS\0\0");
+    }
+
+    #[test]
+    fn a_principal_that_nobody_can_be_is_not_taken_for_another_one() {
+        let data = |version: i16, name: &str, token_authenticated| {
+            let data = DefaultPrincipalData {
+                r#type: "User".to_owned(),
+                name: name.to_owned(),
+                token_authenticated,
+            };
+            let mut w = Writer::new();
+            w.i16(version);
+            data.encode(&mut w, PRINCIPAL_VERSION).expect("it fits");
+            Some(w.finish().into_bytes().expect("it fits"))
+        };
+        let of = |request_principal| {
+            principal(&EnvelopeRequest {
+                request_principal,
+                ..EnvelopeRequest::default()
+            })
+        };
+        assert_eq!(
+            of(data(0, "ANONYMOUS", false)),
+            Some(Principal::Anonymous),
+            "the others differ in one thing each"
+        );
+        assert_eq!(of(data(1, "ANONYMOUS", false)), None);
+        assert_eq!(of(data(-1, "ANONYMOUS", false)), None);
+        assert_eq!(of(data(0, "ANONYMOUS", true)), None);
+        assert_eq!(of(data(0, "alice", false)), None);
+        assert_eq!(of(None), None);
+        for bytes in [b"".as_slice(), b"\0", b"\0\0", b"\0\0\x05User\x0aANON"] {
+            assert_eq!(of(Some(Bytes::from_static(bytes))), None, "{bytes:?}");
+        }
     }
 
     #[test]

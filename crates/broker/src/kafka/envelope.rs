@@ -1,38 +1,54 @@
-//! Answers that go back in the envelope of another broker, which carries them to its client (KIP-590).
+//! Requests in the envelope of another broker, and the answers that go back in it to the client of that (KIP-590).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bytes::Bytes;
+use wire::messages::EnvelopeRequest;
 use wire::{ApiKey, ErrorCode};
 
-use crate::control::envelope::EnvelopeAnswer;
+use crate::asker::Asker;
+use crate::control::envelope::{self, EnvelopeAnswer};
 use crate::net::{EnvelopeAddress, Outcome, Reply};
 use crate::ops::Desk;
 
 /// Puts an answer into the envelope that it goes back in. A request that got none was not fit, or its controller is none any more and
 /// cannot say what became of it: the broker that brought it must not bring it again.
 pub(super) fn wrap(desk: &Desk, to: EnvelopeAddress, outcome: Outcome) -> Outcome {
-    let shared = &desk.shared;
     let (data, code) = match outcome {
         Outcome::Waits => return Outcome::Waits,
         Outcome::Reply(reply) => (reply.frame(), ErrorCode::None),
-        Outcome::Silent | Outcome::Close if shared.metadata.is_active() => {
+        Outcome::Silent | Outcome::Close if desk.shared.metadata.is_active() => {
             (None, ErrorCode::InvalidRequest)
         }
         Outcome::Silent | Outcome::Close => (None, ErrorCode::RequestTimedOut),
     };
-    let end = shared.catalog.image().end();
-    encode(to, data, code, end)
+    encode(desk, to, data, code)
 }
 
-/// The request was not looked at: another node is the active controller.
-pub(super) fn refuse(to: EnvelopeAddress) -> Outcome {
-    encode(to, None, ErrorCode::NotController, 0)
+/// The request within is not looked at.
+pub(super) fn refuse(desk: &Desk, to: EnvelopeAddress, why: ErrorCode) -> Outcome {
+    encode(desk, to, None, why)
 }
 
-fn encode(to: EnvelopeAddress, data: Option<Bytes>, code: ErrorCode, end: i64) -> Outcome {
+/// The client behind a request in an envelope, for which the other broker speaks.
+pub(super) fn client(request: &EnvelopeRequest, local: SocketAddr) -> Result<Asker, ErrorCode> {
+    let bytes = &request.client_host_address[..];
+    let v4 = <[u8; 4]>::try_from(bytes).map(|ip| IpAddr::V4(Ipv4Addr::from(ip)));
+    let v6 = <[u8; 16]>::try_from(bytes).map(|ip| IpAddr::V6(Ipv6Addr::from(ip)));
+    let ip = v4.or(v6).map_err(|_| ErrorCode::InvalidRequest)?;
+    let principal = envelope::principal(request);
+    let principal = principal.ok_or(ErrorCode::PrincipalDeserializationFailure)?;
+    Ok(Asker {
+        principal,
+        ..Asker::anonymous(SocketAddr::new(ip, 0), local)
+    })
+}
+
+fn encode(desk: &Desk, to: EnvelopeAddress, data: Option<Bytes>, code: ErrorCode) -> Outcome {
     let answer = EnvelopeAnswer {
         data,
         code: code.code(),
-        end: Some(end),
+        end: Some(desk.shared.catalog.image().end()),
     };
     let EnvelopeAddress {
         correlation_id,
@@ -41,5 +57,87 @@ fn encode(to: EnvelopeAddress, data: Option<Bytes>, code: ErrorCode, end: i64) -
     match wire::frame::encode_response(ApiKey::Envelope, &answer, version, correlation_id) {
         Ok(encoded) => Outcome::Reply(Reply::new(encoded, Vec::new())),
         Err(_) => Outcome::Close,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::messages::create_topics_request::CreatableTopic;
+    use wire::messages::{CreateTopicsRequest, CreateTopicsResponse, ResponseHeader};
+    use wire::{Message, Reader};
+
+    use super::*;
+    use crate::asker::access::Principal;
+    use crate::event_loop::bench::{Bench, encoded};
+
+    const VERSION: i16 = 7;
+    const CODE: i16 = ErrorCode::TopicAuthorizationFailed as i16;
+
+    fn enveloped(name: &str, principal: Principal) -> EnvelopeRequest {
+        let topic = CreatableTopic {
+            name: name.to_owned(),
+            num_partitions: 1,
+            replication_factor: 1,
+            ..CreatableTopic::default()
+        };
+        let create = CreateTopicsRequest {
+            topics: vec![topic],
+            timeout_ms: 1_000,
+            validate_only: false,
+        };
+        let client = SocketAddr::from(([10, 0, 0, 7], 0));
+        let asker = Asker {
+            principal,
+            ..Asker::anonymous(client, client)
+        };
+        envelope::wrapped(&create, VERSION, &asker).expect("it fits")
+    }
+
+    fn ask(bench: &mut Bench, request: &EnvelopeRequest) -> (i16, Option<CreateTopicsResponse>) {
+        bench.put(&encoded(request, envelope::VERSION));
+        bench.commit();
+        let answer = bench.answer::<EnvelopeRequest>(envelope::VERSION);
+        let answer = answer.expect("it is durable");
+        let within = answer.response_data.map(|data| {
+            let mut reader = Reader::new(data);
+            let header = ApiKey::CreateTopics.response_header_version(VERSION);
+            ResponseHeader::decode(&mut reader, header).expect("a header");
+            CreateTopicsResponse::decode(&mut reader, VERSION).expect("the answer")
+        });
+        (answer.error_code, within)
+    }
+
+    #[test]
+    fn the_controller_asks_about_the_client_and_not_about_the_broker_that_brings_the_request() {
+        let mut bench = Bench::new();
+        for (name, principal, code) in [
+            ("a", Principal::Anonymous, 0),
+            ("b", Principal::Stranger, CODE),
+        ] {
+            let (outer, within) = ask(&mut bench, &enveloped(name, principal));
+            assert_eq!(outer, 0);
+            let topics = within.expect("it was looked at").topics;
+            assert_eq!(
+                (topics[0].name.as_str(), topics[0].error_code),
+                (name, code)
+            );
+        }
+        let image = bench.shard.desk.shared.catalog.image();
+        let is_there = ["a", "b"].map(|name| image.topic(name).is_some());
+        assert_eq!(is_there, [true, false]);
+    }
+
+    #[test]
+    fn a_request_of_somebody_unknown_is_refused_and_the_broker_that_brings_it_stays_connected() {
+        let mut bench = Bench::new();
+        let mut request = enveloped("a", Principal::Anonymous);
+        let unknown = ErrorCode::PrincipalDeserializationFailure.code();
+        for principal in [None, Some(Bytes::from_static(b"\0\0\x05User\x06alice\0\0"))] {
+            request.request_principal = principal;
+            assert_eq!(ask(&mut bench, &request), (unknown, None));
+        }
+        assert!(!bench.is_cut_off());
+        let image = bench.shard.desk.shared.catalog.image();
+        assert!(image.topic("a").is_none());
     }
 }

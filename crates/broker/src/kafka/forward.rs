@@ -112,7 +112,7 @@ pub(super) fn in_two_parts(call: &mut Call<'_>, divided: Divided) -> Outcome {
         order,
     } = divided;
     let version = call.version();
-    let Ok(request) = envelope::wrapped(&settings, version, call.asker.peer.ip()) else {
+    let Ok(request) = envelope::wrapped(&settings, version, &call.asker) else {
         return Outcome::Close;
     };
     let patience = call.desk.shared.catalog.config().request_wait_max;
@@ -163,7 +163,7 @@ fn joined(
 
 /// Sends the request of a client to the active controller, and its answer back.
 pub(super) fn to_controller(call: &mut Call<'_>, frame: Bytes) -> Outcome {
-    let Ok(request) = envelope::request(frame, call.asker.peer.ip()) else {
+    let Ok(request) = envelope::request(frame, &call.asker) else {
         return Outcome::Close;
     };
     let patience = call.desk.shared.catalog.config().request_wait_max;

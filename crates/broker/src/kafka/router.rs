@@ -4,7 +4,6 @@
 //! carried out here around a function of the request; everything else has a handler of its own.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,18 +16,18 @@ use wire::messages::{
     DescribeDelegationTokenRequest, EnvelopeRequest, ExpireDelegationTokenRequest,
     RenewDelegationTokenRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
 };
-use wire::{ApiKey, Message, Reader, RequestHead, decode_request_header};
+use wire::{ApiKey, ErrorCode, Message, Reader, RequestHead, decode_request_header};
 
 use super::api::overdue::{Overdue, Patience};
 use super::api::{self, *};
 use super::call::{Attempt, Call, with};
 use super::caller::is_of_replica;
 use super::denied;
+use super::envelope;
 use super::forward::{self, For};
 use super::hall::Hall;
 use super::parked::{Early, Parked, Waiting};
 use super::peers;
-use crate::asker::Asker;
 use crate::asker::access;
 use crate::meters::meter::Refusal;
 use crate::net::{Address, EnvelopeAddress, Outcome, SlotNumber};
@@ -187,35 +186,27 @@ fn on_envelope(call: &mut Call<'_>, request: EnvelopeRequest) -> Outcome {
         version: call.address.version,
     };
     if !call.desk.shared.metadata.is_active() {
-        return super::envelope::refuse(outer);
+        return envelope::refuse(call.desk, outer, ErrorCode::NotController);
     }
-    call.address.envelope = Some(outer);
-    let frame = request.request_data;
+    let frame = request.request_data.clone();
     let mut reader = Reader::new(frame.clone());
-    let (Ok(head), Some(client)) = (
-        decode_request_header(&mut reader),
-        address(&request.client_host_address),
-    ) else {
-        return Outcome::Close;
+    let head = decode_request_header(&mut reader).ok();
+    let is_for_controller = |head: &RequestHead| head.api().is_some_and(forward::is_for_controller);
+    let Some(head) = head.filter(is_for_controller) else {
+        return envelope::refuse(call.desk, outer, ErrorCode::InvalidRequest);
     };
-    if !head.api().is_some_and(forward::is_for_controller) {
-        return Outcome::Close;
-    }
+    call.asker = match envelope::client(&request, call.asker.local) {
+        Ok(client) => Arc::new(client),
+        Err(why) => return envelope::refuse(call.desk, outer, why),
+    };
     call.address = Address {
         correlation_id: head.correlation_id,
         version: head.version,
         key: head.key,
+        envelope: Some(outer),
         ..call.address
     };
-    let local = call.asker.local;
-    call.asker = Arc::new(Asker::anonymous(SocketAddr::new(client, 0), local));
     dispatch(call, &head, reader, frame)
-}
-
-fn address(bytes: &Bytes) -> Option<IpAddr> {
-    let v4 = <[u8; 4]>::try_from(&bytes[..]).map(|ip| IpAddr::V4(Ipv4Addr::from(ip)));
-    let v6 = <[u8; 16]>::try_from(&bytes[..]).map(|ip| IpAddr::V6(Ipv6Addr::from(ip)));
-    v4.or(v6).ok()
 }
 
 /// The client finds its connection closed and has nothing to show to the one who runs it.

@@ -109,7 +109,7 @@ fn call(
     (ticket, patience): (Ticket, Duration),
 ) -> Commanded {
     let terms = Terms {
-        client: asker.peer.ip(),
+        asker,
         patience,
         now: desk.now,
     };

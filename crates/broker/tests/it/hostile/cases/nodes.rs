@@ -72,6 +72,14 @@ pub(super) fn envelope() -> Cases {
             client_host_address: Bytes::copy_from_slice(address),
         })
     };
+    // A DescribeQuorum of no topics.
+    let described = |principal: Option<&'static [u8]>| {
+        Envelope(EnvelopeRequest {
+            request_data: Bytes::from_static(&[0, 55, 0, 0, 0, 0, 0, 1, 0xff, 0xff, 0, 1, 0]),
+            request_principal: principal.map(Bytes::from_static),
+            client_host_address: Bytes::from_static(&[127, 0, 0, 1]),
+        })
+    };
     vec![
         ("nothing", of(&[], &[])),
         ("garbage", of(&[0xff; 40], &[127, 0, 0, 1])),
@@ -83,6 +91,15 @@ pub(super) fn envelope() -> Cases {
         (
             "a produce",
             of(&[0, 0, 0, 9, 0, 0, 0, 1, 0xff, 0xff, 0], &[127, 0, 0, 1]),
+        ),
+        ("nobody", described(None)),
+        (
+            "a version of principals",
+            described(Some(b"\0\x01\x05User\x0aANONYMOUS\0\0")),
+        ),
+        (
+            "a named user",
+            described(Some(b"\0\0\x05User\x06alice\0\0")),
         ),
     ]
 }
