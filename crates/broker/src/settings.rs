@@ -1,5 +1,7 @@
 //! The settings the loops read, taken once from the settings table: numbers with units, no names.
 
+mod txns;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +13,8 @@ use meta::Image;
 use meta::decide::register_broker::TRANSACTION_VERSION;
 use partition::{CleanerSettings, DirSettings};
 use wire::records::{Codec, Compression, TimestampType};
+
+pub(crate) use txns::txn_settings;
 
 #[derive(Clone, Debug)]
 pub struct Settings {

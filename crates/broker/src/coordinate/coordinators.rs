@@ -1,6 +1,6 @@
 //! The coordinators of one shard, and what is under way for them.
 //!
-//! Names no desk: a desk owns one of these, and its drivers are in the files beside.
+//! Names no desk: a shard owns one of these, and its drivers are in the files beside.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use model::{InboxId, Instant, Ticket, WaiterKey};
 use super::fleet::{AnyFleet, Fleet};
 use super::marking::Marking;
 use super::remote::Remote;
+use crate::mail::inboxes::{Inboxes, ShardId};
 use crate::mail::question::Basis;
 use crate::meters::lag::Committed;
 use crate::net::{Pending, Timers};
@@ -18,6 +19,8 @@ use crate::topics::Topics;
 
 /// The coordinators of one shard.
 pub(crate) struct Coordinators {
+    pub(super) shard: ShardId,
+    /// For tickets of their own.
     pub(super) inbox: InboxId,
     pub(super) groups: Fleet<group::Groups>,
     pub(super) transactions: Fleet<txn::Transactions>,
@@ -34,10 +37,10 @@ pub(crate) struct Coordinators {
 }
 
 impl Coordinators {
-    /// `inbox` is for tickets of their own.
-    pub(crate) fn new(inbox: InboxId) -> Coordinators {
+    pub(crate) fn new(shard: ShardId, inboxes: &Inboxes) -> Coordinators {
         Coordinators {
-            inbox,
+            shard,
+            inbox: inboxes.of_coordinators(shard),
             groups: Fleet::new(),
             transactions: Fleet::new(),
             seen: None,
@@ -46,10 +49,6 @@ impl Coordinators {
             retries: Timers::default(),
             remote: Remote::new(),
         }
-    }
-
-    pub(crate) fn inbox(&self) -> InboxId {
-        self.inbox
     }
 
     /// Offsets that the groups of this shard have committed, `most` rows of it.

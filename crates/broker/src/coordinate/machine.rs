@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use coord::{Moment, Step, Topics, group, txn};
@@ -13,7 +12,7 @@ use wire::transaction::TransactionRecord;
 use wire::{DecodeError, EncodeError};
 
 use crate::mail::question::Said;
-use crate::settings::Settings;
+use crate::settings::{Settings, txn_settings};
 
 /// Work for the driver of a machine, once what the machine decided is committed.
 pub(crate) enum Effect {
@@ -283,71 +282,10 @@ impl Machine for txn::Transactions {
     }
 }
 
-/// The settings of transaction coordinators.
-pub(crate) fn txn_settings(broker: &config::Broker) -> txn::Settings {
-    let defaults = txn::Settings::default();
-    let timeout_ms_max = broker.number("transaction.max.timeout.ms");
-    let milliseconds = |name: &str| {
-        let ms = broker.number(name).and_then(|ms| u64::try_from(ms).ok());
-        ms.map(Duration::from_millis)
-    };
-    let add_wait_max =
-        milliseconds("add.partitions.to.txn.retry.backoff.max.ms").unwrap_or(defaults.add_wait_max);
-    txn::Settings {
-        timeout_ms_max: timeout_ms_max
-            .and_then(|ms| i32::try_from(ms).ok())
-            .unwrap_or(defaults.timeout_ms_max),
-        expiration_ms: broker
-            .number("transactional.id.expiration.ms")
-            .unwrap_or(defaults.expiration_ms),
-        expiration_check: milliseconds(
-            "transaction.remove.expired.transaction.cleanup.interval.ms",
-        )
-        .unwrap_or(defaults.expiration_check),
-        abort_check: milliseconds("transaction.abort.timed.out.transaction.cleanup.interval.ms")
-            .unwrap_or(defaults.abort_check),
-        // The client has given up by then.
-        add_wait_max: milliseconds("request.timeout.ms")
-            .map_or(add_wait_max, |most| add_wait_max.min(most)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::settings::tests::settings;
-
-    #[test]
-    fn settings_of_transactions_arrive_under_their_names_and_in_their_units() {
-        let set = settings(&[
-            ("transaction.max.timeout.ms", "31"),
-            ("transactional.id.expiration.ms", "32"),
-            (
-                "transaction.remove.expired.transaction.cleanup.interval.ms",
-                "33",
-            ),
-            (
-                "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-                "34",
-            ),
-            ("add.partitions.to.txn.retry.backoff.max.ms", "35"),
-        ]);
-        let want = txn::Settings {
-            timeout_ms_max: 31,
-            expiration_ms: 32,
-            expiration_check: Duration::from_millis(33),
-            abort_check: Duration::from_millis(34),
-            add_wait_max: Duration::from_millis(35),
-        };
-        assert_eq!(txn_settings(&set.broker), want);
-        assert_eq!(
-            txn_settings(&settings(&[]).broker),
-            txn::Settings::default()
-        );
-        let hurried = settings(&[("request.timeout.ms", "7")]);
-        let wait = txn_settings(&hurried.broker).add_wait_max;
-        assert_eq!(wait, Duration::from_millis(7));
-    }
 
     #[test]
     fn the_codec_of_the_offsets_topic_is_taken_by_its_number() {

@@ -14,12 +14,11 @@ use partition::{Marker, NeverCommitted, News};
 use wire::ErrorCode;
 use wire::records::EndTxn;
 
+use super::Coordinating;
 use super::fleet::Output;
 use super::marking::{Marking, append_marker, is_moot, is_moot_elsewhere};
-use super::query::{self, Query};
 use super::remote::Mark;
-use crate::mail::question::{Answered, Basis, Said};
-use crate::ops::Desk;
+use crate::mail::question::{Answered, Asked, Basis, Question, Reach, Said};
 
 /// How soon a marker that found no room, or a completion that could not be written, is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -43,10 +42,10 @@ pub(super) enum By {
     OtherBroker,
 }
 
-impl Desk {
+impl Coordinating<'_> {
     /// Writes markers as soon as everything in the log of their coordinator, the decision with it, is durable.
     pub(super) fn begin_marking(&mut self, decided: &Basis, markers: txn::Markers) {
-        if self.is_stopping {
+        if self.desk.is_stopping {
             // The shards of its partitions may have ended, and nobody would answer: the next start writes them.
             return;
         }
@@ -89,7 +88,7 @@ impl Desk {
 
     /// Writes the markers that are missing.
     fn write_markers(&mut self, waiter: WaiterKey) {
-        let now = self.now;
+        let now = self.desk.now;
         let Some(marking) = self.coordinators.markings.get_mut(waiter) else {
             return;
         };
@@ -105,8 +104,7 @@ impl Desk {
             let ticket = self.coordinators.ticket(waiter, index);
             match self.way_of(&place) {
                 Way::Here => {
-                    let index = place.1;
-                    query::Mark(place, marker).send(self, index, ticket);
+                    self.ask_here(place.1, ticket, Question::MarkerAt(place, marker));
                 }
                 Way::To(broker) => {
                     let mark = Mark {
@@ -123,8 +121,8 @@ impl Desk {
     }
 
     fn way_of(&mut self, (topic, index): &txn::TxnPartition) -> Way {
-        let node = self.shared.catalog.config().broker.node_id;
-        match self.topics().leader(topic, *index) {
+        let node = self.desk.shared.catalog.config().broker.node_id;
+        match self.desk.topics().leader(topic, *index) {
             None => Way::Nowhere(ErrorCode::UnknownTopicOrPartition),
             Some(leader) => match leader.broker {
                 None => Way::Nowhere(ErrorCode::LeaderNotAvailable),
@@ -136,7 +134,7 @@ impl Desk {
 
     /// A marker is written, or refused.
     pub(super) fn on_marked(&mut self, ticket: Ticket, done: Option<ErrorCode>, by: By) {
-        let topics = self.topics();
+        let topics = self.desk.topics();
         let Some(marking) = self.coordinators.markings.get_mut(ticket.key) else {
             return;
         };
@@ -157,7 +155,7 @@ impl Desk {
     }
 
     fn close_marker(&mut self, waiter: WaiterKey) {
-        let now = self.now;
+        let now = self.desk.now;
         let Some(marking) = self.coordinators.markings.get_mut(waiter) else {
             return;
         };
@@ -180,7 +178,16 @@ impl Desk {
         };
         let partition = marking.decided.log.index.0;
         let ticket = self.coordinators.ticket(waiter, COMPLETION);
-        marked.send(self, partition, ticket);
+        self.ask_here(partition, ticket, txn::Ask::Marked(marked).into());
+    }
+
+    fn ask_here(&mut self, partition: i32, ticket: Ticket, question: Question) {
+        self.send(Asked {
+            partition,
+            ticket,
+            question,
+            reach: Reach::ThisBroker,
+        });
     }
 
     /// The outcome of one marker, or of the completion.
@@ -194,7 +201,7 @@ impl Desk {
             match told {
                 Ok(_) => self.coordinators.drop_marking(ticket.key),
                 Err(_) => {
-                    let at = self.now.plus(RETRY);
+                    let at = self.desk.now.plus(RETRY);
                     self.coordinators.retries.set(at, ticket.key);
                 }
             }
@@ -221,7 +228,7 @@ impl Desk {
             (DECISION, ErrorCode::None) => self.write_markers(ticket.key),
             // This broker acted as no leader for a moment, perhaps, and its coordinator went on: nobody else would write the markers.
             (DECISION, _) => {
-                let at = self.now.plus(RETRY);
+                let at = self.desk.now.plus(RETRY);
                 self.coordinators.retries.set(at, ticket.key);
             }
             (_, ErrorCode::None) => self.on_marked(ticket, None, By::Us),
@@ -231,7 +238,7 @@ impl Desk {
 
     /// Tries again the markings whose pause is over.
     pub(crate) fn retry_markings(&mut self) {
-        while let Some(waiter) = self.coordinators.retries.due(self.now) {
+        while let Some(waiter) = self.coordinators.retries.due(self.desk.now) {
             let marking = self.coordinators.markings.get_mut(waiter);
             if marking.is_some_and(|marking| marking.since.is_none()) {
                 self.await_decision(waiter);
@@ -242,7 +249,7 @@ impl Desk {
     }
 }
 
-impl Desk {
+impl Coordinating<'_> {
     /// Appends a marker; one for offsets of groups goes through their coordinator, which must know in the order of its log.
     pub(super) fn on_marker(
         &mut self,
@@ -250,7 +257,7 @@ impl Desk {
         (topic, index): &txn::TxnPartition,
         marker: Marker,
     ) {
-        let topics = self.topics();
+        let topics = self.desk.topics();
         let log = topics.partition(topic, *index).map(|partition| Basis {
             log: Arc::clone(partition),
             epoch: partition.bounds().epoch,

@@ -127,7 +127,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.create("t", 1);
         let partition = bench.partition("t", 0);
-        let at = bench.shard.desk.moment();
+        let at = bench.shard.coordinating().moment();
         let producer = BatchBuilder::new().producer(ProducerId(1), ProducerEpoch(5), Sequence(0));
         let mut open = producer.transactional();
         open.push(at.wall, None, Some(b"v"), &[]);

@@ -8,62 +8,76 @@
 //! controller counts this broker in: the metadata are as new as its registration then.
 
 mod coordinator;
-pub(crate) mod coordinators;
+mod coordinators;
 mod fleet;
 mod machine;
 mod mark;
 mod marking;
 mod peers;
-pub(crate) mod query;
 mod remote;
 mod topics;
 
 use std::sync::Arc;
 
 use coord::{Moment, txn};
-use model::Ticket;
+use model::{InboxId, Ticket};
 use wire::ErrorCode;
 
-use crate::mail::question::{Answered, Asked, Question};
+pub(crate) use coordinators::Coordinators;
 use fleet::{AnyFleet, Output, Seat};
 use machine::Effect;
-pub(crate) use machine::txn_settings;
 use topics::KnownTopics;
 
-use crate::mail::inboxes::Post;
-use crate::mail::inboxes::Redeemed;
+use crate::mail::inboxes::{Post, Redeemed};
+use crate::mail::question::{Answered, Asked, Question, Reach};
 use crate::ops::Desk;
 use crate::topics::Topics;
 
 /// Log bytes replayed in one turn: other connections are served between two slices of a long load.
 const LOAD_BYTES_PER_TURN: usize = 1 << 20;
 
-impl Desk {
+/// The coordinators of a shard, and the desk at which they are driven.
+pub(crate) struct Coordinating<'a> {
+    pub(crate) desk: &'a mut Desk,
+    pub(crate) coordinators: &'a mut Coordinators,
+}
+
+impl Coordinating<'_> {
     fn moment(&self) -> Moment {
         Moment {
-            now: self.now,
-            wall: self.wall,
+            now: self.desk.now,
+            wall: self.desk.wall,
         }
     }
 
     fn seat(&self) -> Seat {
         Seat {
-            node: self.shared.catalog.config().broker.node_id,
-            shard: self.id,
-            shards: self.shared.mail.inboxes.shards_count(),
+            node: self.desk.shared.catalog.config().broker.node_id,
+            shard: self.coordinators.shard,
+            shards: self.desk.shared.mail.inboxes.shards_count(),
         }
     }
 
-    /// Brings a question to the shard of its coordinator.
-    pub(crate) fn send_question(&mut self, asked: Asked) {
+    /// True if what is put into the inbox comes to this shard.
+    pub(crate) fn owns(&self, inbox: InboxId) -> bool {
+        inbox == self.desk.inbox || inbox == self.coordinators.inbox
+    }
+
+    /// Brings a question to its coordinator: to the shard of that, or to another broker.
+    pub(crate) fn send(&mut self, asked: Asked) {
+        let asked = match asked.reach {
+            Reach::ThisBroker => asked,
+            Reach::Cluster => match self.send_abroad(asked) {
+                Some(ours) => ours,
+                None => return,
+            },
+        };
         let owner = self.seat().owner(asked.partition);
-        if owner == self.id {
+        if owner == self.coordinators.shard {
             self.on_question(asked);
         } else {
-            self.shared
-                .mail
-                .inboxes
-                .post(owner, Post::Asked(Box::new(asked)));
+            let inboxes = &self.desk.shared.mail.inboxes;
+            inboxes.post(owner, Post::Asked(Box::new(asked)));
         }
     }
 
@@ -73,11 +87,12 @@ impl Desk {
             partition,
             ticket,
             question,
+            reach: _,
         } = asked;
         // Another broker may coordinate by now. An answer that needs no record would go out as if nothing had been decided there: an
         // offset that was passed, or the end of an earlier transaction as that of the one that is open. A marker would be written here and
         // once more elsewhere.
-        if self.shared.state.is_self_fenced() {
+        if self.desk.shared.state.is_self_fenced() {
             let code = match question {
                 Question::MarkerAt(..) => ErrorCode::NotLeaderOrFollower,
                 _ => ErrorCode::NotCoordinator,
@@ -86,11 +101,11 @@ impl Desk {
         }
         // The request may have come long after the turn began, which had to wait for a disk: a member counts its session from when it asked.
         let at = Moment {
-            now: self.now.max(self.shared.env.clock.now()),
-            wall: self.wall,
+            now: self.desk.now.max(self.desk.shared.env.clock.now()),
+            wall: self.desk.wall,
         };
         let mut output = Output::default();
-        let topics = KnownTopics(self.shared.catalog.image());
+        let topics = KnownTopics(self.desk.shared.catalog.image());
         match question {
             Question::MarkerAt(place, marker) => return self.on_marker(ticket, &place, marker),
             Question::Txn(ask) => {
@@ -157,10 +172,10 @@ impl Desk {
     fn send_answer(&mut self, answered: Answered) {
         let to = answered.ticket.inbox;
         if self.owns(to) {
-            self.answered.push(answered);
+            self.desk.answered.push(answered);
         } else {
             let answered = Redeemed::Answered(Box::new(answered));
-            self.shared.mail.put(to, answered);
+            self.desk.shared.mail.put(to, answered);
         }
     }
 
@@ -168,10 +183,10 @@ impl Desk {
     fn refresh_coordinators(&mut self) {
         // A broker that comes back goes through metadata of long ago once more. A coordinator that did so, with a log of today, would
         // take a topic that they do not name yet for one that needs no marker, and one that was deleted then for one that has just gone.
-        if !self.shared.state.is_serving() {
+        if !self.desk.shared.state.is_serving() {
             return;
         }
-        let settings = self.shared.catalog.config();
+        let settings = self.desk.shared.catalog.config();
         let known = self.coordinators.settings.as_ref();
         if !known.is_some_and(|known| Arc::ptr_eq(known, &settings)) {
             for fleet in self.coordinators.fleets_mut() {
@@ -179,8 +194,8 @@ impl Desk {
             }
             self.coordinators.settings = Some(Arc::clone(&settings));
         }
-        let topics = self.topics();
-        if self.shared.state.is_self_fenced() {
+        let topics = self.desk.topics();
+        if self.desk.shared.state.is_self_fenced() {
             return self.resign_coordinators(&topics);
         }
         let seen = self.coordinators.seen.as_ref();
@@ -192,7 +207,7 @@ impl Desk {
         let before = self.coordinators.seen.replace(Arc::clone(&topics));
         let gone = before.map_or_else(Vec::new, |before| before.gone(&topics));
         let at = self.moment();
-        let known = KnownTopics(self.shared.catalog.image());
+        let known = KnownTopics(self.desk.shared.catalog.image());
         self.drive(|fleet, output| {
             fleet.renew(seat, &topics, &settings, output);
             // Offsets committed for topics that are gone go with them.
@@ -215,7 +230,7 @@ impl Desk {
     }
 
     /// Loads what is to be loaded and does what is due.
-    pub(crate) fn turn_coordinators(&mut self) {
+    pub(crate) fn turn(&mut self) {
         self.refresh_coordinators();
         let at = self.moment();
         if self.coordinators.is_loading() {
@@ -224,8 +239,8 @@ impl Desk {
         }
         let deadline = self.coordinators.next_deadline();
         if deadline.is_some_and(|deadline| deadline <= at.now) {
-            let topics = KnownTopics(self.shared.catalog.image());
-            let shared = Arc::clone(&self.shared);
+            let topics = KnownTopics(self.desk.shared.catalog.image());
+            let shared = Arc::clone(&self.desk.shared);
             let fresh: txn::Fresh<'_> = &|| shared.state.take_producer_id();
             self.drive(|fleet, output| fleet.tick(at, &topics, fresh, output));
         }

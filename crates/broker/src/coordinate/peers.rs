@@ -1,45 +1,56 @@
-//! Errands of a desk at other brokers: which broker gets what, and what becomes of the answers.
+//! Errands of coordinators at other brokers: which broker gets what, and what becomes of the answers.
 
-use model::{BrokerId, Ticket, WaiterKey};
+use coord::txn;
+use model::{BrokerId, WaiterKey};
+use wire::ErrorCode;
 
+use super::Coordinating;
 use super::coordinators::Coordinators;
 use super::mark::By;
-use super::query::Query;
 use super::remote::{Errand, Join, Outcome, Request};
-use super::txn_settings;
-use crate::mail::question::{self, Answered, Said};
+use crate::mail::question::{self, Answered, Asked, Question, Said};
 use crate::mail::quorum::Order;
 use crate::mail::quorum::Outgoing;
 use crate::mail::quorum::Recipient;
-use crate::ops::Desk;
 use crate::peers::Answer;
+use crate::settings::txn_settings;
 use crate::topics::Topics;
 
-impl Desk {
-    /// Brings a join to the coordinator of its transaction, on whichever broker that is.
-    pub(super) fn send_join(&mut self, join: question::Join, partition: i32, ticket: Ticket) {
-        let Some(broker) = self.other_coordinator(partition) else {
-            return join.send(self, partition, ticket);
+impl Coordinating<'_> {
+    /// Has another broker asked, where one coordinates the partition; returns the question where none does.
+    pub(super) fn send_abroad(&mut self, asked: Asked) -> Option<Asked> {
+        let Some(broker) = self.desk.other_coordinator(asked.partition) else {
+            return Some(asked);
         };
-        let broker_settings = &self.shared.catalog.config().broker;
-        let until = self.now.plus(txn_settings(broker_settings).add_wait_max);
-        let may_wait = matches!(&join, question::Join::Add(add) if add.may_wait);
+        let Asked {
+            partition,
+            ticket,
+            question,
+            reach: _,
+        } = asked;
+        let ask = match question {
+            Question::Txn(txn::Ask::Add(add)) => question::Join::Add(add),
+            Question::Txn(txn::Ask::Verify(verify)) => question::Join::Verify(verify),
+            _ => {
+                self.refuse_with(ticket, ErrorCode::NotCoordinator);
+                return None;
+            }
+        };
+        let now = self.desk.now;
+        let wait_max = || {
+            let settings = self.desk.shared.catalog.config();
+            txn_settings(&settings.broker).add_wait_max
+        };
+        let may_wait = matches!(&ask, question::Join::Add(add) if add.may_wait);
         let join = Join {
             ticket,
             partition,
-            until: if may_wait { until } else { self.now },
+            until: if may_wait { now.plus(wait_max()) } else { now },
             pause: None,
-            ask: join,
+            ask,
         };
         self.coordinators.remote.join(broker, join);
-    }
-
-    /// The other broker whose transactions those of a partition are. None where they are ours, or nobody's.
-    pub(crate) fn other_coordinator(&mut self, partition: i32) -> Option<BrokerId> {
-        let node = self.shared.catalog.config().broker.node_id;
-        let topics = self.topics();
-        let leader = topics.leader(meta::name::TRANSACTIONS, partition)?.broker;
-        leader.filter(|leader| *leader != node)
+        None
     }
 
     /// Leaders have changed: what is meant for the old ones is not waited for.
@@ -58,7 +69,10 @@ impl Desk {
         if errands.is_empty() {
             return;
         }
-        let until = self.now.plus(self.shared.catalog.config().request_wait_max);
+        let until = self
+            .desk
+            .now
+            .plus(self.desk.shared.catalog.config().request_wait_max);
         for Errand { key, to, request } in errands {
             let whom = (self.coordinators.ticket(key, 0), Recipient::Broker(to));
             let outgoing = match request {
@@ -66,7 +80,7 @@ impl Desk {
                 Request::Joins(joins) => Outgoing::new(whom, joins, until),
             };
             let order = Order::Call(Box::new(outgoing));
-            self.shared.mail.quorum.order([order]);
+            self.desk.shared.mail.quorum.order([order]);
         }
     }
 
@@ -74,13 +88,13 @@ impl Desk {
     pub(super) fn take_errands(&mut self) -> Vec<Errand> {
         let Coordinators {
             remote, markings, ..
-        } = &mut self.coordinators;
-        remote.begin(self.now, |ticket| markings.contains(ticket.key))
+        } = &mut *self.coordinators;
+        remote.begin(self.desk.now, |ticket| markings.contains(ticket.key))
     }
 
     /// A request to another broker was answered, or failed where there is no answer.
     pub(crate) fn on_replied(&mut self, key: WaiterKey, answer: Option<Answer>) {
-        let now = self.now;
+        let now = self.desk.now;
         let outcomes = self.coordinators.remote.on_reply(key, answer, now);
         self.on_outcomes(outcomes);
     }

@@ -162,8 +162,8 @@ impl Shard {
         if !self.has_place_for(socket.peer) {
             return;
         }
-        match self.desk.shared.doors.place(self.desk.id) {
-            shard if shard == self.desk.id => self.adopt(socket),
+        match self.desk.shared.doors.place(self.id) {
+            shard if shard == self.id => self.adopt(socket),
             shard => self
                 .desk
                 .shared

@@ -132,13 +132,13 @@ impl Bench {
 
     /// Coordinators write what they decided, and their answers are handed on.
     pub(crate) fn write_decisions(&mut self) {
-        self.shard.desk.write_decisions();
+        self.shard.coordinating().write_decisions();
         self.shard.spread_answers();
     }
 
     /// Coordinators load and do what is due.
     pub(crate) fn turn_coordinators(&mut self) {
-        self.shard.desk.turn_coordinators();
+        self.shard.coordinating().turn();
         self.shard.spread_answers();
     }
 
@@ -277,14 +277,14 @@ impl Bench {
 
     /// Commits what is queued, as the quorum does what that lets it; what the shard is to hear of becomes its news.
     pub(crate) fn sync(&mut self) {
-        let desk = &mut self.shard.desk;
+        let (id, desk) = (self.shard.id, &mut self.shard.desk);
         for dir in desk.shared.volumes.dirs() {
             while dir.has_queued() {
                 dir.commit(&mut desk.news);
             }
         }
         desk.shared.metadata.on_synced();
-        let posts = desk.shared.mail.inboxes.take_posts(desk.id).into_iter();
+        let posts = desk.shared.mail.inboxes.take_posts(id).into_iter();
         let told = posts.filter_map(|post| match post {
             Post::Redeemed(Redeemed::News(news)) => Some(news),
             _ => None,

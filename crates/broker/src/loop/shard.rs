@@ -12,6 +12,7 @@ use model::{Instant, Ticket};
 use partition::{Commit, News, Wait};
 
 use crate::budget::Account;
+use crate::coordinate::{Coordinating, Coordinators};
 use crate::kafka::{self, Door, Hall};
 use crate::mail::inboxes::Post;
 use crate::mail::inboxes::{Redeemed, ShardId};
@@ -54,7 +55,9 @@ const SHORT_CHECK: Duration = Duration::from_millis(500);
 const LISTENING: ShardId = ShardId(0);
 
 pub(crate) struct Shard {
+    pub(super) id: ShardId,
     pub(crate) desk: Desk,
+    pub(crate) coordinators: Coordinators,
     pub(crate) door: Door,
     pub(crate) connections: Connections,
     pub(super) poller: Box<dyn Poller>,
@@ -75,10 +78,14 @@ impl Shard {
             shared.catalog.config().fetch_session_slots / shared.mail.inboxes.shards_count().max(1);
         let unsent_memory_max = shared.doors.unsent_memory_max();
         let account = Account::new(Arc::clone(&shared.doors.unfinished));
-        let desk = Desk::new(id, shared);
+        let coordinators = Coordinators::new(id, &shared.mail.inboxes);
+        let (inbox, meter) = (shared.mail.inboxes.of_doors(id), shared.meters.of(id));
+        let desk = Desk::new(inbox, Arc::clone(meter), shared);
         let (now, is_open) = (desk.now, desk.shared.state.is_serving());
         Shard {
+            id,
             desk,
+            coordinators,
             door: Door::new(Pending::new(), slots, is_open),
             connections: Connections::new(unsent_memory_max),
             poller,
@@ -97,6 +104,13 @@ impl Shard {
             desk: &mut self.desk,
             door: &mut self.door,
             connections: &mut self.connections,
+        }
+    }
+
+    pub(crate) fn coordinating(&mut self) -> Coordinating<'_> {
+        Coordinating {
+            desk: &mut self.desk,
+            coordinators: &mut self.coordinators,
         }
     }
 
@@ -260,7 +274,7 @@ impl Shard {
 
     /// Commits what is queued, here or on a commit thread; returns until when a commit waits for company.
     fn commit(&mut self) -> Option<Instant> {
-        self.desk.write_decisions();
+        self.coordinating().write_decisions();
         if !self.desk.shared.state.is_alone() {
             self.feed_followers();
         }
@@ -297,7 +311,7 @@ impl Shard {
 
     /// On a slow disk a round begins while more requests come in: it need not wait for those, nor they for it.
     fn commit_early(&mut self) {
-        if self.desk.coordinators.has_unwritten()
+        if self.coordinators.has_unwritten()
             && self
                 .desk
                 .shared
@@ -306,7 +320,7 @@ impl Shard {
                 .iter()
                 .any(|dir| dir.is_slow())
         {
-            self.desk.write_decisions();
+            self.coordinating().write_decisions();
         }
         for (at, dir) in self.desk.shared.volumes.dirs().iter().enumerate() {
             if !self.desk.is_stopping && dir.is_slow() && dir.has_queued() {
@@ -323,7 +337,7 @@ impl Shard {
                 return;
             }
             for item in std::mem::take(&mut self.desk.news) {
-                if self.desk.owns(item.inbox()) {
+                if self.coordinating().owns(item.inbox()) {
                     self.on_news(item);
                 } else {
                     self.desk
@@ -336,18 +350,26 @@ impl Shard {
         }
     }
 
-    /// Gives coordinators' answers to the requests that wait for them.
+    /// Brings questions to their coordinators, and the answers of those to the requests that wait for them.
     pub(super) fn spread_answers(&mut self) {
+        self.send_questions();
         while !self.desk.answered.is_empty() {
             for answered in std::mem::take(&mut self.desk.answered) {
                 self.on_answer(answered);
             }
+            self.send_questions();
+        }
+    }
+
+    pub(crate) fn send_questions(&mut self) {
+        while let Some(asked) = self.desk.asked.pop_front() {
+            self.coordinating().send(asked);
         }
     }
 
     fn on_answer(&mut self, answered: Answered) {
-        if self.desk.coordinators.waits_for(answered.ticket) {
-            self.desk.on_marking_answer(answered);
+        if self.coordinators.waits_for(answered.ticket) {
+            self.coordinating().on_marking_answer(answered);
         } else {
             self.hall().on_answer(answered);
             self.send_early();
@@ -355,8 +377,8 @@ impl Shard {
     }
 
     fn on_news(&mut self, news: News) {
-        if self.desk.coordinators.waits_for(news.ticket()) {
-            self.desk.on_marking_news(news);
+        if self.coordinators.waits_for(news.ticket()) {
+            self.coordinating().on_marking_news(news);
         } else {
             self.hall().on_news(news);
             self.send_early();
@@ -365,8 +387,8 @@ impl Shard {
 
     /// Another node answered a request of a coordinator or of a door, or did not.
     fn on_replied(&mut self, ticket: Ticket, answer: Option<Answer>) {
-        if self.desk.coordinators.waits_for(ticket) {
-            self.desk.on_replied(ticket.key, answer);
+        if self.coordinators.waits_for(ticket) {
+            self.coordinating().on_replied(ticket.key, answer);
         } else {
             self.hall().on_replied(ticket, answer);
         }
@@ -397,7 +419,7 @@ impl Shard {
     }
 
     fn take_posts(&mut self) {
-        for post in self.desk.shared.mail.inboxes.take_posts(self.desk.id) {
+        for post in self.desk.shared.mail.inboxes.take_posts(self.id) {
             match post {
                 Post::Socket(socket) => self.adopt(socket),
                 Post::Redeemed(Redeemed::News(news)) => self.on_news(news),
@@ -412,7 +434,7 @@ impl Shard {
                 Post::Redeemed(Redeemed::Replied(ticket, answer)) => {
                     self.on_replied(ticket, answer);
                 }
-                Post::Asked(asked) => self.desk.on_question(*asked),
+                Post::Asked(asked) => self.coordinating().on_question(*asked),
             }
         }
         self.spread_answers();
@@ -435,7 +457,7 @@ impl Shard {
 
     fn fire_timers(&mut self) {
         self.hall().fire_timers();
-        self.desk.retry_markings();
+        self.coordinating().retry_markings();
         if self.desk.now >= self.idle_check {
             let is_short = self.account.is_short();
             if is_short {
@@ -454,11 +476,8 @@ impl Shard {
     /// Reports the offsets that groups have committed, from which their lag is computed.
     fn publish_committed(&self) {
         if self.desk.shared.meters.is_watched() {
-            let rows = self.desk.coordinators.committed(ROWS_MAX);
-            self.desk
-                .shared
-                .meters
-                .publish_committed(self.desk.id, rows);
+            let rows = self.coordinators.committed(ROWS_MAX);
+            self.desk.shared.meters.publish_committed(self.id, rows);
         }
     }
 
@@ -507,17 +526,17 @@ impl Shard {
             request_bytes: self.connections.request_bytes(),
             unfinished_bytes: self.account.used(),
             answer_bytes: self.connections.unsent_memory,
-            waiting: self.door.parked.len() + self.desk.coordinators.markings_count(),
-            deadlines: self.door.timers.len() + self.desk.coordinators.retries_count(),
+            waiting: self.door.parked.len() + self.coordinators.markings_count(),
+            deadlines: self.door.timers.len() + self.coordinators.retries_count(),
             fetch_sessions: self.door.sessions.count(),
         };
-        self.desk.shared.meters.set_held(self.desk.id, held);
+        self.desk.shared.meters.set_held(self.id, held);
         self.desk.meter().on_turn(self.desk.now);
     }
 
     fn poll(&mut self, timeout: Option<Duration>) {
         if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
-            tracing::error!(target: env::logs::CONNECTIONS, "shard {} cannot poll: {error}", self.desk.id.0);
+            tracing::error!(target: env::logs::CONNECTIONS, "shard {} cannot poll: {error}", self.id.0);
         }
     }
 }
@@ -558,14 +577,14 @@ impl Worker for Shard {
         }
         // After the last poll: a poll swallows the wake-up of whatever was posted before it.
         self.take_posts();
-        self.desk.turn_coordinators();
+        self.coordinating().turn();
         if !self.desk.is_stopping && self.desk.shared.lifetime.is_stopping() {
             self.desk.is_stopping = true;
             // Alone nothing waits but for the disk.
             let others = !self.desk.shared.state.is_alone();
             self.desk.stops_by = others.then(|| self.desk.now.plus(STOP_WAIT_MAX));
             self.hall().drop_readers();
-            self.desk.coordinators.drop_markings();
+            self.coordinators.drop_markings();
         }
         let mut commit_wait = self.commit();
         self.desk.refresh_time();
@@ -576,7 +595,7 @@ impl Worker for Shard {
         }
         self.spread();
         // A commit lets more be written (markers of a transaction, a request that waited for its topic): not one poll later.
-        if self.desk.coordinators.has_unwritten()
+        if self.coordinators.has_unwritten()
             || self
                 .desk
                 .shared
@@ -588,27 +607,27 @@ impl Worker for Shard {
             commit_wait = self.commit();
             self.spread();
         }
-        self.desk.send_errands();
+        self.coordinating().send_errands();
         self.spread();
         self.send_all();
 
         if self.desk.is_stopping
             && self.door.parked.len() == 0
-            && self.desk.coordinators.markings_count() == 0
+            && self.coordinators.markings_count() == 0
         {
             let open = self.connections.ids();
             open.into_iter().for_each(|conn| self.close(conn));
             self.tell_held();
             // The one that listens is the last: where nobody does, other nodes take the process for dead, and no answer of it may
             // follow.
-            if self.desk.id == LISTENING && !self.desk.shared.lifetime.is_last_shard() {
+            if self.id == LISTENING && !self.desk.shared.lifetime.is_last_shard() {
                 return Turn::Sleep { until: None };
             }
             self.desk.shared.lifetime.on_shard_ended();
             return Turn::Done;
         }
         self.tell_held();
-        if self.desk.coordinators.is_loading() {
+        if self.coordinators.is_loading() {
             return Turn::Again;
         }
         if !self.connections.active.is_empty() || self.connections.has_freed() {
@@ -617,13 +636,13 @@ impl Worker for Shard {
         let until = [
             commit_wait,
             self.door.timers.next(),
-            self.desk.coordinators.next_retry(),
+            self.coordinators.next_retry(),
             self.paused_until
                 .filter(|_| self.connections.is_any_crowded()),
             self.retry_denied,
             self.accept_at,
             self.desk.stops_by.filter(|by| self.desk.now < *by),
-            self.desk.coordinators.next_deadline(),
+            self.coordinators.next_deadline(),
             self.desk.shared.state.next_release(),
             Some(self.idle_check),
         ]

@@ -74,11 +74,21 @@ impl From<txn::Answer> for Said {
     }
 }
 
-/// A question on its way to the shard of its coordinator.
+/// How far a question goes for its coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// No further than this broker: clients of the Kafka protocol are to find the broker of their coordinator.
+    ThisBroker,
+    /// To whichever broker coordinates.
+    Cluster,
+}
+
+/// A question on its way to its coordinator.
 pub(crate) struct Asked {
     pub(crate) partition: i32,
     pub(crate) ticket: Ticket,
     pub(crate) question: Question,
+    pub(crate) reach: Reach,
 }
 
 /// The log that an answer rests on, in the leader epoch in which it was given.

@@ -6,6 +6,7 @@ pub(crate) mod lag;
 pub(crate) mod meter;
 pub(crate) mod software;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -22,7 +23,7 @@ use crate::mail::inboxes::ShardId;
 pub(crate) struct Meters {
     /// By shard.
     held: Vec<Row>,
-    meters: Vec<Meter>,
+    meters: Vec<Arc<Meter>>,
     pub(crate) counts: NodeCounts,
     /// Offsets that the groups of each shard have committed, as of its last look.
     committed: Vec<Mutex<Vec<Committed>>>,
@@ -35,7 +36,7 @@ impl Meters {
     pub(crate) fn new(shards: usize) -> Meters {
         Meters {
             held: (0..shards).map(|_| Row::default()).collect(),
-            meters: (0..shards).map(|_| Meter::default()).collect(),
+            meters: (0..shards).map(|_| Arc::default()).collect(),
             counts: NodeCounts::default(),
             committed: (0..shards).map(|_| Mutex::default()).collect(),
             is_watched: AtomicBool::new(false),
@@ -58,7 +59,7 @@ impl Meters {
     }
 
     /// The counts of `shard`, one of those there are.
-    pub(crate) fn of(&self, shard: ShardId) -> &Meter {
+    pub(crate) fn of(&self, shard: ShardId) -> &Arc<Meter> {
         &self.meters[usize::from(shard.0)]
     }
 
@@ -69,7 +70,7 @@ impl Meters {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Meter> {
-        self.meters.iter()
+        self.meters.iter().map(Arc::as_ref)
     }
 
     pub(crate) fn set_watched(&self) {

@@ -1,11 +1,11 @@
 //! Questions to coordinators: one or more are asked, and an operation goes on when all have answered durably.
 
-use model::{Instant, Ticket};
+use model::{BrokerId, Instant, Ticket};
 use partition::NeverCommitted;
 use wire::ErrorCode;
 
+use super::query::{Query, Told};
 use super::{Desk, Step, Tickets};
-use crate::coordinate::query::{Query, Told};
 use crate::mail::question::Answered;
 
 /// Memory of a question that waits for its coordinator, and of what it says. The name that it is about may be one byte of the
@@ -202,6 +202,14 @@ impl Desk {
             "transaction.state.log.num.partitions",
             transactional_id,
         )
+    }
+
+    /// The other broker whose transactions those of a partition are. None where they are ours, or nobody's.
+    pub(crate) fn other_coordinator(&mut self, partition: i32) -> Option<BrokerId> {
+        let node = self.shared.catalog.config().broker.node_id;
+        let topics = self.topics();
+        let leader = topics.leader(meta::name::TRANSACTIONS, partition)?.broker;
+        leader.filter(|leader| *leader != node)
     }
 
     /// The partition that an id hashes to; of a topic that is not made yet, the one that it will have: AddOffsetsToTxn may come

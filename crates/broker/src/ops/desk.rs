@@ -1,9 +1,10 @@
-//! The desk that operations are carried out at: what one loop of the broker sees of partitions, metadata and coordinators.
+//! The desk that operations are carried out at: what one loop of the broker sees of partitions and metadata.
 //!
 //! Owned by the loop that also owns an inbox; nothing here knows connections, frames or protocol versions, so any door works with
-//! it: the Kafka protocol, HTTP, gRPC, a test. Operations leave what they caused for others in `news` and `answered`; the loop
-//! hands both on before it sleeps.
+//! it: the Kafka protocol, HTTP, gRPC, a test. Operations leave questions to coordinators in `asked`, and what they caused for
+//! others in `news`; the loop hands both on before it sleeps.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use model::{InboxId, Instant, Ticket, Timestamp, WaiterKey};
@@ -11,26 +12,24 @@ use partition::News;
 use wire::Uuid;
 
 use crate::complaints::Complaints;
-use crate::coordinate::coordinators::Coordinators;
 use crate::ids::random_uuid;
-use crate::mail::inboxes::ShardId;
-use crate::mail::question::Answered;
+use crate::mail::question::{Answered, Asked};
 use crate::meters::meter::Meter;
 use crate::shared::Shared;
 use crate::topics::Topics;
 
 pub(crate) struct Desk {
-    pub(crate) id: ShardId,
     /// For tickets of operations that wait.
     pub(crate) inbox: InboxId,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) coordinators: Coordinators,
     /// Time of the current turn.
     pub(crate) now: Instant,
     pub(crate) wall: Timestamp,
     /// For tickets of any inbox.
     pub(crate) news: Vec<News>,
-    /// Answers of coordinators to requests that wait in the inbox of this desk.
+    /// For coordinators, wherever they are.
+    pub(crate) asked: VecDeque<Asked>,
+    /// Answers of coordinators beside this desk, for requests that wait in its inbox.
     pub(crate) answered: Vec<Answered>,
     /// Changes with records of their own that wait for the disk.
     pub(crate) changes_written: usize,
@@ -38,19 +37,21 @@ pub(crate) struct Desk {
     /// Set once the broker of a cluster stops: until when requests may wait for other nodes.
     pub(crate) stops_by: Option<Instant>,
     topics: Arc<Topics>,
+    meter: Arc<Meter>,
     /// How often troubles that peers cause are reported.
     pub(crate) complaints: Complaints,
 }
 
 impl Desk {
-    pub(crate) fn new(id: ShardId, shared: Arc<Shared>) -> Desk {
+    /// The desk of a loop with an inbox and counters of its own.
+    pub(crate) fn new(inbox: InboxId, meter: Arc<Meter>, shared: Arc<Shared>) -> Desk {
         Desk {
-            id,
-            inbox: shared.mail.inboxes.of_doors(id),
-            coordinators: Coordinators::new(shared.mail.inboxes.of_coordinators(id)),
+            inbox,
+            meter,
             now: shared.env.clock.now(),
             wall: shared.env.clock.wall_ms(),
             news: Vec::new(),
+            asked: VecDeque::new(),
             answered: Vec::new(),
             changes_written: 0,
             is_stopping: false,
@@ -68,7 +69,7 @@ impl Desk {
 
     /// Counters of this loop.
     pub(crate) fn meter(&self) -> &Meter {
-        self.shared.meters.of(self.id)
+        &self.meter
     }
 
     /// A ticket of the operation that waits under `key`.
@@ -78,11 +79,6 @@ impl Desk {
             key,
             part,
         }
-    }
-
-    /// True if what is put into the inbox comes to this desk.
-    pub(crate) fn owns(&self, inbox: InboxId) -> bool {
-        inbox == self.inbox || inbox == self.coordinators.inbox()
     }
 
     /// The partitions as they are now; cheap, a clone of a shared pointer.

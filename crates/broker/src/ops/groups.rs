@@ -15,10 +15,10 @@ use wire::ErrorCode;
 
 use super::asking::{Awaited, Awaiting, Read, only};
 use super::once::keep_once;
+use super::query::{Query, Told};
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
 use crate::asker::access::{self, Operation, Resource};
-use crate::coordinate::query::{Query, Told};
 
 /// One result for each group, which is named once.
 pub(crate) type Each<T> = Vec<(String, Result<T, ErrorCode>)>;

@@ -16,6 +16,7 @@ mod loggers;
 pub(crate) mod offsets;
 pub(crate) mod once;
 pub(crate) mod produce;
+pub(crate) mod query;
 pub(crate) mod search;
 pub(crate) mod topics;
 pub(crate) mod trim;

@@ -13,10 +13,10 @@ use wire::ErrorCode;
 
 use super::asking::{Awaited, Awaiting, Read, only};
 use super::groups::place;
+use super::query::Told;
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
 use crate::asker::access::{self, Operation, Resource};
-use crate::coordinate::query::Told;
 use crate::topics::{Topic, Topics};
 
 /// One for each partition.

@@ -19,9 +19,9 @@ use super::search::{Asked, FoundOffset, Searching, Spot};
 use super::view::Scene;
 use super::*;
 use crate::asker::{Asker, Origin};
-use crate::coordinate::query::Query;
 use crate::event_loop::bench::{Bench, batch, encoded, executed};
 use crate::net::Pending;
+use crate::ops::query::Query;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::{
     CreateTopicsRequest, IncrementalAlterConfigsRequest, incremental_alter_configs_request,
@@ -60,7 +60,7 @@ impl Door {
 
     /// Commits what was written, and returns what that means for the ticket's operation.
     fn news(&mut self, ticket: Ticket) -> Vec<(Ticket, ErrorCode)> {
-        self.desk().write_decisions();
+        self.bench.shard.coordinating().write_decisions();
         self.bench.sync();
         let desk = self.desk();
         let news = std::mem::take(&mut desk.news).into_iter();
@@ -185,8 +185,10 @@ impl Door {
                 Step::Dropped => panic!("the broker does not stop"),
             };
         while !asking.is_done() {
-            self.desk().turn_coordinators();
-            self.desk().write_decisions();
+            let shard = &mut self.bench.shard;
+            shard.send_questions();
+            shard.coordinating().turn();
+            shard.coordinating().write_decisions();
             for answered in std::mem::take(&mut self.desk().answered) {
                 asking.on_answer(self.desk(), answered);
             }

@@ -9,13 +9,13 @@ use partition::Marker;
 use wire::ErrorCode;
 
 use super::Desk;
+use super::query::{LeaderJoin, Mark};
 use super::view::View;
 use crate::asker::Asker;
 use crate::asker::access::{Operation, Resource};
 use crate::control::command::Command;
-use crate::coordinate::query::{LeaderJoin, Mark};
-use crate::coordinate::txn_settings;
 use crate::mail::question::Join;
+use crate::settings::txn_settings;
 
 /// A question, and the partition of its coordinator.
 pub(crate) type Asked<Q> = (i32, Q);

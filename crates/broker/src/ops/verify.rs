@@ -14,11 +14,11 @@ use wire::ErrorCode;
 
 use super::asking::{Asking, only};
 use super::produce::{Joining, Produce, Produced, Producing, Refusal, append_all};
+use super::query::{Joined, LeaderJoin};
 use super::txns::join_question;
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
 use crate::asker::Origin;
-use crate::coordinate::query::{Joined, LeaderJoin};
 use crate::error;
 use crate::mail::question::Join;
 

@@ -221,11 +221,8 @@ fn what_was_appended_before_a_refused_batch_is_not_forgotten_with_it() {
     bench.put(&commit(4, ""));
     assert_eq!(told(&mut bench), None);
     bench.turn_coordinators();
-    assert!(
-        !bench.shard.desk.coordinators.is_loading(),
-        "it does not spin"
-    );
-    let due = bench.shard.desk.coordinators.next_deadline();
+    assert!(!bench.shard.coordinators.is_loading(), "it does not spin");
+    let due = bench.shard.coordinators.next_deadline();
     assert_eq!(due, Some(bench.shard.desk.now.plus(load::PAUSE)));
     bench.commit();
     assert_eq!(told(&mut bench), Some(ErrorCode::None));
@@ -254,7 +251,7 @@ fn offsets_of_a_deleted_topic_go_though_that_was_refused_first() {
     bench.put(&encoded(&delete, 4));
     bench.commit();
     bench.turn_coordinators();
-    assert!(bench.shard.desk.coordinators.has_unwritten(), "the removal");
+    assert!(bench.shard.coordinators.has_unwritten(), "the removal");
     refuse(&mut bench);
     let log = log(&mut bench);
     assert_eq!(batches(&log), [1]);
@@ -277,10 +274,10 @@ fn a_load_that_waited_goes_on_though_nobody_asks() {
     bench.commit();
     bench.pass(load::PAUSE);
     bench.turn_coordinators();
-    assert!(bench.shard.desk.coordinators.is_loading());
+    assert!(bench.shard.coordinators.is_loading());
     bench.turn_coordinators();
-    assert!(!bench.shard.desk.coordinators.is_loading());
-    let due = bench.shard.desk.coordinators.next_deadline();
+    assert!(!bench.shard.coordinators.is_loading());
+    let due = bench.shard.coordinators.next_deadline();
     assert!(
         due > Some(bench.shard.desk.now.plus(load::PAUSE)),
         "{due:?}"

@@ -176,7 +176,7 @@ fn the_next_coordinator_of_a_transaction_writes_the_markers_that_the_last_one_di
     assert_eq!(pair.ask::<EndTxnRequest>(FIRST, &end, 5).error_code, 0);
     pair.publish(&[txns_led_by(broker_id(SECOND))]);
     pair.run();
-    let markings = pair.benches[FIRST].shard.desk.coordinators.markings_count();
+    let markings = pair.benches[FIRST].shard.coordinators.markings_count();
     assert_eq!(markings, 0, "another one's affair");
     pair.net = Net::Works;
     pair.pass(Duration::from_secs(1));
@@ -204,7 +204,7 @@ fn the_next_coordinator_of_a_transaction_writes_the_markers_that_the_last_one_di
 fn nothing_is_coordinated_before_the_controller_counts_this_broker_in() {
     let mut pair = Pair::new();
     let count = |pair: &Pair, at: usize| {
-        let coordinators = &pair.benches[at].shard.desk.coordinators;
+        let coordinators = &pair.benches[at].shard.coordinators;
         coordinators
             .fleets()
             .map(AnyFleet::count)

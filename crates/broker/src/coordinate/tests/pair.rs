@@ -176,7 +176,7 @@ impl Pair {
                 bench.turn_coordinators();
                 bench.write_decisions();
                 is_busy |= 0 < bench.news_count();
-                for errand in bench.shard.desk.take_errands() {
+                for errand in bench.shard.coordinating().take_errands() {
                     is_busy = true;
                     self.carry(at, errand);
                 }
@@ -204,7 +204,7 @@ impl Pair {
             }
         };
         let bench = &mut self.benches[from];
-        bench.shard.desk.on_replied(errand.key, answer);
+        bench.shard.coordinating().on_replied(errand.key, answer);
         bench.tell();
     }
 
@@ -241,7 +241,7 @@ impl Pair {
     pub(super) fn pass(&mut self, time: Duration) {
         for bench in &mut self.benches {
             bench.pass(time);
-            bench.shard.desk.retry_markings();
+            bench.shard.coordinating().retry_markings();
         }
         self.run();
     }

@@ -197,7 +197,7 @@ fn a_marker_for_a_leader_that_is_gone_goes_to_the_next_though_no_answer_came() {
     bench.put(&encoded(&end(producer), END));
     bench.commit();
     bench.commit();
-    let errands = bench.shard.desk.take_errands();
+    let errands = bench.shard.coordinating().take_errands();
     assert_eq!(errands.len(), 1, "it never comes back");
     pair.publish(&[data_led_by(1, broker_id(FIRST))]);
     pair.run();
@@ -208,7 +208,10 @@ fn a_marker_for_a_leader_that_is_gone_goes_to_the_next_though_no_answer_came() {
     assert_eq!(state(&mut pair), "CompleteCommit");
     // It comes back after all, and means nothing any more.
     let late = errands.into_iter().next().expect("the one");
-    pair.benches[FIRST].shard.desk.on_replied(late.key, None);
+    pair.benches[FIRST]
+        .shard
+        .coordinating()
+        .on_replied(late.key, None);
     pair.run();
     assert_eq!(state(&mut pair), "CompleteCommit");
 }

@@ -12,10 +12,10 @@ use wire::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
-use crate::coordinate::query::Joined;
 use crate::kafka::call::Call;
 use crate::mail::question::Join;
 use crate::net::Outcome;
+use crate::ops::query::Joined;
 use crate::ops::txns::{self, Asked, Named, Protocol};
 
 /// First version that names several transactions.

@@ -8,18 +8,29 @@ use model::Ticket;
 use partition::{Marker, Warrant};
 use wire::ErrorCode;
 
-use crate::mail::question::{Asked, Join, Question, Said};
-use crate::ops::Desk;
+use super::Desk;
+use crate::mail::question::{Asked, Join, Question, Reach, Said};
 
 /// A question of an operation to the coordinator of one partition.
 pub(crate) trait Query: Sized {
     type Answer;
 
-    /// Brings it to the coordinator of `partition`. The answer comes under `ticket`.
-    fn send(self, desk: &mut Desk, partition: i32, ticket: Ticket);
+    const REACH: Reach = Reach::ThisBroker;
+
+    fn into_question(self) -> Question;
 
     /// The answer, if it is one to such a question. Coordinators give no other: [`coord::Caller`].
     fn answer_of(said: Said) -> Option<Self::Answer>;
+
+    /// Leaves it for the coordinator of `partition`. The answer comes under `ticket`.
+    fn send(self, desk: &mut Desk, partition: i32, ticket: Ticket) {
+        desk.asked.push_back(Asked {
+            partition,
+            ticket,
+            reach: Self::REACH,
+            question: self.into_question(),
+        });
+    }
 }
 
 /// The outcome of one query.
@@ -32,12 +43,8 @@ where
 {
     type Answer = Q::Answer;
 
-    fn send(self, desk: &mut Desk, partition: i32, ticket: Ticket) {
-        desk.send_question(Asked {
-            partition,
-            ticket,
-            question: self.into_any().into(),
-        });
+    fn into_question(self) -> Question {
+        self.into_any().into()
     }
 
     fn answer_of(said: Said) -> Option<Q::Answer> {
@@ -51,13 +58,9 @@ pub(crate) struct WarrantedCommit(pub(crate) TxnCommit, pub(crate) Warrant);
 impl Query for WarrantedCommit {
     type Answer = <TxnCommit as coord::Question>::Answer;
 
-    fn send(self, desk: &mut Desk, partition: i32, ticket: Ticket) {
+    fn into_question(self) -> Question {
         let WarrantedCommit(commit, warrant) = self;
-        desk.send_question(Asked {
-            partition,
-            ticket,
-            question: Question::TxnOffsets(group::Ask::TxnCommit(commit), warrant),
-        });
+        Question::TxnOffsets(group::Ask::TxnCommit(commit), warrant)
     }
 
     fn answer_of(said: Said) -> Option<Self::Answer> {
@@ -93,12 +96,8 @@ impl Joined {
 impl Query for Join {
     type Answer = Joined;
 
-    fn send(self, desk: &mut Desk, partition: i32, ticket: Ticket) {
-        desk.send_question(Asked {
-            partition,
-            ticket,
-            question: Question::Txn(self.into()),
-        });
+    fn into_question(self) -> Question {
+        Question::Txn(self.into())
     }
 
     fn answer_of(said: Said) -> Option<Joined> {
@@ -116,8 +115,10 @@ pub(crate) struct LeaderJoin(pub(crate) Join);
 impl Query for LeaderJoin {
     type Answer = Joined;
 
-    fn send(self, desk: &mut Desk, partition: i32, ticket: Ticket) {
-        desk.send_join(self.0, partition, ticket);
+    const REACH: Reach = Reach::Cluster;
+
+    fn into_question(self) -> Question {
+        self.0.into_question()
     }
 
     fn answer_of(said: Said) -> Option<Joined> {
@@ -131,13 +132,9 @@ pub(crate) struct Mark(pub(crate) txn::TxnPartition, pub(crate) Marker);
 impl Query for Mark {
     type Answer = ();
 
-    fn send(self, desk: &mut Desk, partition: i32, ticket: Ticket) {
+    fn into_question(self) -> Question {
         let Mark(place, marker) = self;
-        desk.send_question(Asked {
-            partition,
-            ticket,
-            question: Question::MarkerAt(place, marker),
-        });
+        Question::MarkerAt(place, marker)
     }
 
     fn answer_of(said: Said) -> Option<()> {
