@@ -20,6 +20,11 @@ pub(crate) fn outcome(news: News) -> Option<(Ticket, ErrorCode)> {
     }
 }
 
+/// The code in an answer of another node.
+pub(crate) fn of_code(code: i16) -> ErrorCode {
+    ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError)
+}
+
 pub(crate) fn absent(why: Absent) -> ErrorCode {
     match why {
         Absent::Unknown => ErrorCode::UnknownTopicOrPartition,

@@ -65,7 +65,7 @@ pub(super) struct Seat {
 impl Seat {
     /// The shard that looks after a partition of any internal topic.
     pub(super) fn owner(self, partition: i32) -> ShardId {
-        ShardId((partition.unsigned_abs() as usize % self.shards.max(1)) as u16)
+        ShardId::home(partition, self.shards)
     }
 }
 

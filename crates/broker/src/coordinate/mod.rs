@@ -63,7 +63,7 @@ impl Coordinating<'_> {
         inbox == self.desk.inbox || inbox == self.coordinators.inbox
     }
 
-    /// Brings a question to its coordinator: to the shard of that, or to another broker.
+    /// Brings a question, of this shard or one that was posted here, to its coordinator: to the shard of that, or to another broker.
     pub(crate) fn send(&mut self, asked: Asked) {
         let asked = match asked.reach {
             Reach::ThisBroker => asked,
@@ -81,7 +81,7 @@ impl Coordinating<'_> {
         }
     }
 
-    pub(crate) fn on_question(&mut self, asked: Asked) {
+    fn on_question(&mut self, asked: Asked) {
         self.refresh_coordinators();
         let Asked {
             partition,

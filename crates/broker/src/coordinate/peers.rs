@@ -1,7 +1,8 @@
 //! Errands of coordinators at other brokers: which broker gets what, and what becomes of the answers.
 
-use coord::txn;
-use model::{BrokerId, WaiterKey};
+use coord::group::ask::FetchedTopic;
+use coord::{group, txn};
+use model::{BrokerId, Ticket, WaiterKey};
 use wire::ErrorCode;
 
 use super::Coordinating;
@@ -12,30 +13,45 @@ use crate::mail::question::{self, Answered, Asked, Question, Said};
 use crate::mail::quorum::Order;
 use crate::mail::quorum::Outgoing;
 use crate::mail::quorum::Recipient;
-use crate::peers::Answer;
+use crate::peers::{Answer, Typed};
 use crate::settings::txn_settings;
 use crate::topics::Topics;
 
 impl Coordinating<'_> {
     /// Has another broker asked, where one coordinates the partition; returns the question where none does.
     pub(super) fn send_abroad(&mut self, asked: Asked) -> Option<Asked> {
-        let Some(broker) = self.desk.other_coordinator(asked.partition) else {
+        let topic = match &asked.question {
+            Question::Group(_) | Question::TxnOffsets(..) => meta::name::OFFSETS,
+            Question::Txn(_) => meta::name::TRANSACTIONS,
+            Question::MarkerAt(..) => return Some(asked),
+        };
+        let Some(broker) = self.desk.other_leader(topic, asked.partition) else {
             return Some(asked);
         };
-        let Asked {
-            partition,
-            ticket,
-            question,
-            reach: _,
-        } = asked;
-        let ask = match question {
-            Question::Txn(txn::Ask::Add(add)) => question::Join::Add(add),
-            Question::Txn(txn::Ask::Verify(verify)) => question::Join::Verify(verify),
-            _ => {
-                self.refuse_with(ticket, ErrorCode::NotCoordinator);
-                return None;
+        let whose = (asked.ticket, asked.partition);
+        match asked.question {
+            Question::Txn(txn::Ask::Add(add)) if txn::EPOCH_PER_TXN <= add.version => {
+                self.join_abroad(broker, whose, question::Join::Add(add));
             }
-        };
+            Question::Txn(txn::Ask::Verify(verify)) => {
+                self.join_abroad(broker, whose, question::Join::Verify(verify));
+            }
+            question => {
+                let asked = Asked { question, ..asked };
+                if let Err(ticket) = self.coordinators.remote.ask(broker, asked) {
+                    self.refuse_with(ticket, ErrorCode::NotCoordinator);
+                }
+            }
+        }
+        None
+    }
+
+    fn join_abroad(
+        &mut self,
+        broker: BrokerId,
+        (ticket, partition): (Ticket, i32),
+        ask: question::Join,
+    ) {
         let now = self.desk.now;
         let wait_max = || {
             let settings = self.desk.shared.catalog.config();
@@ -50,7 +66,6 @@ impl Coordinating<'_> {
             ask,
         };
         self.coordinators.remote.join(broker, join);
-        None
     }
 
     /// Leaders have changed: what is meant for the old ones is not waited for.
@@ -74,12 +89,18 @@ impl Coordinating<'_> {
             .now
             .plus(self.desk.shared.catalog.config().request_wait_max);
         for Errand { key, to, request } in errands {
-            let whom = (self.coordinators.ticket(key, 0), Recipient::Broker(to));
-            let outgoing = match request {
-                Request::Marks(marks) => Outgoing::new(whom, marks, until),
-                Request::Joins(joins) => Outgoing::new(whom, joins, until),
+            let ticket = self.coordinators.ticket(key, 0);
+            let (to, request) = match request {
+                Request::Marks(marks) => (Recipient::Broker(to), Typed::new(marks)),
+                Request::Joins(joins) => (Recipient::Broker(to), Typed::new(joins)),
+                Request::Question(question) => (Recipient::Relay(to), question),
             };
-            let order = Order::Call(Box::new(outgoing));
+            let order = Order::Call(Box::new(Outgoing {
+                ticket,
+                to,
+                request,
+                until,
+            }));
             self.desk.shared.mail.quorum.order([order]);
         }
     }
@@ -110,7 +131,28 @@ impl Coordinating<'_> {
                     said: said.map(Said::Txn),
                     basis: None,
                 }),
+                Outcome::Said(ticket, mut said) => {
+                    if let Ok(Said::Group(group::Answer::FetchOffsets(Ok(fetched)))) = &mut said {
+                        self.complete(fetched);
+                    }
+                    self.send_answer(Answered {
+                        ticket,
+                        said,
+                        basis: None,
+                    });
+                }
             }
+        }
+    }
+
+    /// Adds the names of topics that another broker told by their ids, and the ids of those that it told by their names.
+    fn complete(&mut self, fetched: &mut [FetchedTopic]) {
+        let topics = self.desk.topics();
+        for topic in fetched {
+            let id = |name: &String| topics.named(name).map(|known| known.id);
+            let name = |id| topics.with_id(id).map(|known| known.name.to_string());
+            topic.topic_id = topic.topic_id.or_else(|| topic.name.as_ref().and_then(id));
+            topic.name = topic.name.take().or_else(|| topic.topic_id.and_then(name));
         }
     }
 }

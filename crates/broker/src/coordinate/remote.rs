@@ -1,11 +1,14 @@
-//! Requests of the coordinators of one shard to other brokers: markers for partitions that those lead, and transactions that those
-//! coordinate and that a partition here is to join.
+//! Requests of one shard to coordinators on other brokers: markers for partitions that those lead, transactions that those coordinate
+//! and that a partition here is to join, and questions of operations, which are a request each.
 //!
-//! Owns what waits and what is under way. One request of a kind is under way to a broker at a time: what comes meanwhile goes
+//! Owns what waits and what is under way. One request with markers or joins is under way to a broker at a time: what comes meanwhile goes
 //! together with the next one. Has no connection and no clock; a request that fails is the failure of all that it carried, and
 //! only a join that comes too early is tried again from here.
 
+mod described;
+mod groups;
 mod messages;
+mod txns;
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -16,9 +19,9 @@ use partition::Marker;
 use wire::ErrorCode;
 use wire::messages::{AddPartitionsToTxnRequest, WriteTxnMarkersRequest};
 
-use crate::mail::question;
+use crate::mail::question::{self, Asked, Question, Said};
 use crate::net::Pending;
-use crate::peers::Answer;
+use crate::peers::{Answer, Typed};
 
 /// Most marks or joins of one request: with names of 249 bytes a frame of 300 KiB.
 const TOGETHER_MAX: usize = 1000;
@@ -54,14 +57,41 @@ pub(super) struct Errand {
 pub(super) enum Request {
     Marks(WriteTxnMarkersRequest),
     Joins(AddPartitionsToTxnRequest),
+    Question(Typed),
 }
 
-/// The end of a mark or of a join.
+/// The end of a mark, of a join or of a question.
 #[derive(Debug, PartialEq)]
 pub(super) enum Outcome {
     /// With the refusal of its leader, if it was refused.
     Marked(Ticket, Option<ErrorCode>),
     Joined(Ticket, Result<txn::Answer, ErrorCode>),
+    Said(Ticket, Result<Said, ErrorCode>),
+}
+
+/// The facts that the answer to a question is read with.
+enum Reading {
+    Group(groups::Reading),
+    Txn(txns::Reading),
+}
+
+impl Reading {
+    fn read(self, answer: Option<Answer>) -> Result<Said, ErrorCode> {
+        // It may have been carried out; whoever asks again finds that so.
+        let answer = answer.ok_or(ErrorCode::CoordinatorNotAvailable)?;
+        match self {
+            Reading::Group(reading) => reading.read(answer),
+            Reading::Txn(reading) => reading.read(answer),
+        }
+    }
+}
+
+/// A question that another broker coordinates.
+struct Relayed {
+    ticket: Ticket,
+    /// The topic and the partition of its coordinator.
+    place: (&'static str, i32),
+    reading: Reading,
 }
 
 struct Line<E> {
@@ -88,10 +118,14 @@ struct Peer {
 enum Load {
     Marks(Vec<Mark>),
     Joins(Vec<Join>),
+    /// None: it was given up.
+    Question(Option<Relayed>),
 }
 
 pub(super) struct Remote {
     peers: BTreeMap<BrokerId, Peer>,
+    /// Questions that go next.
+    questions: Vec<(BrokerId, Relayed, Typed)>,
     under_way: Pending<(BrokerId, Load)>,
 }
 
@@ -99,6 +133,7 @@ impl Remote {
     pub(super) fn new() -> Remote {
         Remote {
             peers: BTreeMap::new(),
+            questions: Vec::new(),
             under_way: Pending::new(),
         }
     }
@@ -113,6 +148,32 @@ impl Remote {
         peer.joins.waiting.push(join);
     }
 
+    /// Takes a question; the error has the ticket of one that no other broker can be asked.
+    pub(super) fn ask(&mut self, broker: BrokerId, asked: Asked) -> Result<(), Ticket> {
+        let Asked {
+            partition,
+            ticket,
+            question,
+            reach: _,
+        } = asked;
+        let relayed = match question {
+            Question::Group(ask) => groups::request(ask)
+                .map(|(request, reading)| (request, meta::name::OFFSETS, Reading::Group(reading))),
+            Question::Txn(ask) => txns::request(ask).map(|(request, reading)| {
+                (request, meta::name::TRANSACTIONS, Reading::Txn(reading))
+            }),
+            Question::TxnOffsets(..) | Question::MarkerAt(..) => None,
+        };
+        let (request, topic, reading) = relayed.ok_or(ticket)?;
+        let relayed = Relayed {
+            ticket,
+            place: (topic, partition),
+            reading,
+        };
+        self.questions.push((broker, relayed, request));
+        Ok(())
+    }
+
     /// The requests that may go now. Marks that are wanted no more are dropped.
     pub(super) fn begin(
         &mut self,
@@ -120,6 +181,11 @@ impl Remote {
         is_wanted: impl Fn(Ticket) -> bool,
     ) -> Vec<Errand> {
         let mut errands = Vec::new();
+        for (to, relayed, request) in self.questions.drain(..) {
+            let key = self.under_way.insert((to, Load::Question(Some(relayed))));
+            let request = Request::Question(request);
+            errands.push(Errand { key, to, request });
+        }
         for (to, peer) in &mut self.peers {
             let mut begin = |load, request| {
                 let key = self.under_way.insert((*to, load));
@@ -176,8 +242,13 @@ impl Remote {
         let Some((broker, load)) = self.under_way.remove(key) else {
             return Vec::new();
         };
+        if let Load::Question(relayed) = load {
+            let said = relayed.map(|of| Outcome::Said(of.ticket, of.reading.read(answer)));
+            return said.into_iter().collect();
+        }
         let peer = self.peers.entry(broker).or_default();
         match load {
+            Load::Question(_) => Vec::new(),
             Load::Marks(marks) => {
                 peer.marks.under_way = false;
                 messages::marked(&marks, answer)
@@ -228,10 +299,28 @@ impl Remote {
             match load {
                 Load::Marks(marks) => sift_marks(*broker, marks),
                 Load::Joins(joins) => sift_joins(*broker, joins),
+                Load::Question(_) => {}
             }
         }
         given_up.extend(lost);
+        given_up.extend(self.give_up_questions(is_right));
         given_up
+    }
+
+    fn give_up_questions(
+        &mut self,
+        is_right: impl Fn(BrokerId, &str, i32) -> bool,
+    ) -> Vec<Outcome> {
+        let is_wrong = |broker: BrokerId, of: &Relayed| !is_right(broker, of.place.0, of.place.1);
+        let waiting = (self.questions).extract_if(.., |(broker, of, _)| is_wrong(*broker, of));
+        let mut wrong: Vec<Relayed> = waiting.map(|(_, of, _)| of).collect();
+        for (broker, load) in self.under_way.values_mut() {
+            if let Load::Question(relayed) = load {
+                wrong.extend(relayed.take_if(|of| is_wrong(*broker, of)));
+            }
+        }
+        let refused = |of: Relayed| Outcome::Said(of.ticket, Err(ErrorCode::NotCoordinator));
+        wrong.into_iter().map(refused).collect()
     }
 }
 

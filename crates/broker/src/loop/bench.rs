@@ -11,6 +11,7 @@ use env::Worker;
 use env::sim::{Faults, Machine, Rot};
 use model::{Ticket, Timestamp};
 use partition::{News, Piece};
+use wire::Message;
 use wire::frame::encode_request;
 use wire::messages::CreateTopicsRequest;
 use wire::messages::create_topics_request::CreatableTopic;
@@ -156,6 +157,13 @@ impl Bench {
 
     /// The answer at the front, when it is there.
     pub(crate) fn answer<R: wire::Request>(&mut self, version: i16) -> Option<R::Response> {
+        let answer = self.take_answer()?;
+        let mut reader = wire::Reader::new(answer.slice(4..));
+        let decoded = wire::frame::decode_response::<R>(&mut reader, version);
+        Some(decoded.expect("an answer to that").1)
+    }
+
+    fn take_answer(&mut self) -> Option<Bytes> {
         let connection = self.shard.connections.get_mut(CONN);
         let connection = connection.expect("it stays open");
         let before = connection.unanswered_bytes();
@@ -164,9 +172,17 @@ impl Bench {
         // The client has it, though nothing was sent.
         self.shard.connections.taken.change(before, after);
         self.shard.connections.answers_unsent = 0;
-        let mut reader = wire::Reader::new(Bytes::from(answer).slice(4..));
-        let decoded = wire::frame::decode_response::<R>(&mut reader, version);
-        Some(decoded.expect("an answer to that").1)
+        Some(Bytes::from(answer))
+    }
+
+    /// The answer at the front, without its header, when it is there.
+    pub(crate) fn answer_body(&mut self, key: wire::ApiKey, version: i16) -> Option<Bytes> {
+        let answer = self.take_answer()?;
+        let mut reader = wire::Reader::new(answer.slice(4..));
+        let header = key.response_header_version(version);
+        let header = wire::messages::ResponseHeader::decode(&mut reader, header);
+        header.expect("an answer to that");
+        reader.take(reader.remaining()).ok()
     }
 
     pub(crate) fn is_cut_off(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::coordinate::{Coordinating, Coordinators};
 use crate::kafka::{self, Door, Hall};
 use crate::mail::inboxes::Post;
 use crate::mail::inboxes::{Redeemed, ShardId};
-use crate::mail::question::Answered;
+use crate::mail::question::{Answered, Reach};
 use crate::meters::held::Held;
 use crate::meters::lag::ROWS_MAX;
 use crate::net::connections::{Connections, Sent};
@@ -80,7 +80,7 @@ impl Shard {
         let account = Account::new(Arc::clone(&shared.doors.unfinished));
         let coordinators = Coordinators::new(id, &shared.mail.inboxes);
         let (inbox, meter) = (shared.mail.inboxes.of_doors(id), shared.meters.of(id));
-        let desk = Desk::new(inbox, Arc::clone(meter), shared);
+        let desk = Desk::new(inbox, Reach::ThisBroker, Arc::clone(meter), shared);
         let (now, is_open) = (desk.now, desk.shared.state.is_serving());
         Shard {
             id,
@@ -434,7 +434,7 @@ impl Shard {
                 Post::Redeemed(Redeemed::Replied(ticket, answer)) => {
                     self.on_replied(ticket, answer);
                 }
-                Post::Asked(asked) => self.coordinating().on_question(*asked),
+                Post::Asked(asked) => self.coordinating().send(*asked),
             }
         }
         self.spread_answers();

@@ -18,6 +18,13 @@ use crate::peers::Answer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ShardId(pub(crate) u16);
 
+impl ShardId {
+    /// The shard, of so many, that looks after this partition of any internal topic.
+    pub(crate) fn home(partition: i32, shards: usize) -> ShardId {
+        ShardId((partition.unsigned_abs() as usize % shards.max(1)) as u16)
+    }
+}
+
 /// Something for the owner of a ticket.
 pub(crate) enum Redeemed {
     News(News),

@@ -55,7 +55,7 @@ impl From<txn::Ask> for Question {
 }
 
 /// The answer to any question.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Said {
     Group(group::Answer),
     Txn(txn::Answer),
@@ -75,7 +75,7 @@ impl From<txn::Answer> for Said {
 }
 
 /// How far a question goes for its coordinator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reach {
     /// No further than this broker: clients of the Kafka protocol are to find the broker of their coordinator.
     ThisBroker,

@@ -24,6 +24,8 @@ pub(crate) enum Recipient {
     Controller,
     /// Asked once.
     Broker(BrokerId),
+    /// Asked once, for an operation of this node: what waits there holds up no other request of this node.
+    Relay(BrokerId),
 }
 
 /// A request of this node to another. Its answer is put into the inbox of the ticket, as [`Redeemed::Replied`].

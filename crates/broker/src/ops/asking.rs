@@ -206,9 +206,13 @@ impl Desk {
 
     /// The other broker whose transactions those of a partition are. None where they are ours, or nobody's.
     pub(crate) fn other_coordinator(&mut self, partition: i32) -> Option<BrokerId> {
+        self.other_leader(meta::name::TRANSACTIONS, partition)
+    }
+
+    /// The other broker that leads a partition. None where this one does, or nobody.
+    pub(crate) fn other_leader(&mut self, topic: &str, partition: i32) -> Option<BrokerId> {
         let node = self.shared.catalog.config().broker.node_id;
-        let topics = self.topics();
-        let leader = topics.leader(meta::name::TRANSACTIONS, partition)?.broker;
+        let leader = self.topics().leader(topic, partition)?.broker;
         leader.filter(|leader| *leader != node)
     }
 

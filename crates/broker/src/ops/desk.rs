@@ -13,7 +13,7 @@ use wire::Uuid;
 
 use crate::complaints::Complaints;
 use crate::ids::random_uuid;
-use crate::mail::question::{Answered, Asked};
+use crate::mail::question::{Answered, Asked, Reach};
 use crate::meters::meter::Meter;
 use crate::shared::Shared;
 use crate::topics::Topics;
@@ -22,6 +22,8 @@ pub(crate) struct Desk {
     /// For tickets of operations that wait.
     pub(crate) inbox: InboxId,
     pub(crate) shared: Arc<Shared>,
+    /// How far the questions of its doors go.
+    pub(crate) reach: Reach,
     /// Time of the current turn.
     pub(crate) now: Instant,
     pub(crate) wall: Timestamp,
@@ -44,9 +46,15 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// The desk of a loop with an inbox and counters of its own.
-    pub(crate) fn new(inbox: InboxId, meter: Arc<Meter>, shared: Arc<Shared>) -> Desk {
+    pub(crate) fn new(
+        inbox: InboxId,
+        reach: Reach,
+        meter: Arc<Meter>,
+        shared: Arc<Shared>,
+    ) -> Desk {
         Desk {
             inbox,
+            reach,
             meter,
             now: shared.env.clock.now(),
             wall: shared.env.clock.wall_ms(),

@@ -3,6 +3,7 @@
 //! Each operation asks the coordinator of its group, and is done when the answer of that is durable. An asker that may not do it
 //! to the group is refused before any coordinator is asked.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use coord::group::Refusal;
@@ -19,6 +20,7 @@ use super::query::{Query, Told};
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
 use crate::asker::access::{self, Operation, Resource};
+use crate::mail::question::Reach;
 
 /// One result for each group, which is named once.
 pub(crate) type Each<T> = Vec<(String, Result<T, ErrorCode>)>;
@@ -146,16 +148,14 @@ pub(crate) struct List {
     pub(crate) types: Filter,
 }
 
-/// The groups of all coordinators of this broker that the asker may see.
+/// The groups of all coordinators that the asker may see: of those of this broker, or of the cluster where the desk reaches so far.
 pub(crate) fn list(
     desk: &mut Desk,
     asker: &Asker,
     list: List,
     tickets: Tickets<'_>,
 ) -> Awaited<ask::List, Result<Vec<Listed>, ErrorCode>> {
-    let topics = desk.topics();
-    let topic = topics.named(meta::name::OFFSETS);
-    let partitions = topic.map_or(0, |topic| topic.partitions_count());
+    let partitions = listing(desk);
     let sees_all = asker.may(Operation::Describe, Resource::CLUSTER);
     let principal = asker.principal;
     let read = Read::with(move |told| {
@@ -169,14 +169,30 @@ pub(crate) fn list(
     Awaiting::begin(desk, questions(partitions, list), tickets, read)
 }
 
-/// The same for each partition of the offsets topic.
-fn questions(partitions: usize, list: List) -> Vec<(i32, ask::List)> {
+/// The partitions whose coordinators are asked. Another broker, which lists the groups of all that it coordinates, is asked once.
+fn listing(desk: &mut Desk) -> Vec<i32> {
+    let topics = desk.topics();
+    let topic = topics.named(meta::name::OFFSETS);
+    let partitions = (0..).take(topic.map_or(0, |topic| topic.partitions_count()));
+    let mut asked = BTreeSet::new();
+    let is_first = |partition: &i32| {
+        let other = match desk.reach {
+            Reach::ThisBroker => None,
+            Reach::Cluster => desk.other_leader(meta::name::OFFSETS, *partition),
+        };
+        other.is_none_or(|broker| asked.insert(broker))
+    };
+    partitions.filter(is_first).collect()
+}
+
+/// The same for each of these partitions of the offsets topic.
+fn questions(partitions: Vec<i32>, list: List) -> Vec<(i32, ask::List)> {
     let list = ask::List {
         states: Arc::new(list.states),
         types: Arc::new(list.types),
     };
-    let questions = (0..).take(partitions);
-    questions
+    let partitions = partitions.into_iter();
+    partitions
         .map(|partition| (partition, list.clone()))
         .collect()
 }
@@ -285,7 +301,7 @@ mod tests {
             states: names(&["Stable", "Nonsense"]),
             types: names(&["Classic"]),
         };
-        let asked = questions(50, list);
+        let asked = questions((0..50).collect(), list);
         assert_eq!(asked.len(), 50);
         for (partition, (at, list)) in (0..).zip(&asked) {
             assert_eq!(*at, partition);

@@ -15,6 +15,7 @@ use crate::mail::question::{Asked, Join, Question, Reach, Said};
 pub(crate) trait Query: Sized {
     type Answer;
 
+    /// How far it goes at least.
     const REACH: Reach = Reach::ThisBroker;
 
     fn into_question(self) -> Question;
@@ -27,7 +28,7 @@ pub(crate) trait Query: Sized {
         desk.asked.push_back(Asked {
             partition,
             ticket,
-            reach: Self::REACH,
+            reach: desk.reach.max(Self::REACH),
             question: self.into_question(),
         });
     }

@@ -14,7 +14,7 @@ use super::view::View;
 use crate::asker::Asker;
 use crate::asker::access::{Operation, Resource};
 use crate::control::command::Command;
-use crate::mail::question::Join;
+use crate::mail::question::{Join, Reach};
 use crate::settings::txn_settings;
 
 /// A question, and the partition of its coordinator.
@@ -56,7 +56,17 @@ pub(crate) fn init(desk: &mut Desk, asker: &Asker, request: InitProducer) -> Ini
         }
         let partition = desk.txn_partition(id);
         if desk.other_coordinator(partition).is_some() {
-            return Init::Refused(ErrorCode::NotCoordinator);
+            if desk.reach == Reach::ThisBroker {
+                return Init::Refused(ErrorCode::NotCoordinator);
+            }
+            // That broker has ids of its own.
+            let init = txn::Init {
+                transactional_id: id.clone(),
+                timeout_ms: request.timeout_ms,
+                expected: request.expected,
+                fresh: None,
+            };
+            return Init::Ask(Box::new((partition, init)));
         }
     }
     let Some(fresh) = desk.shared.state.take_producer_id() else {

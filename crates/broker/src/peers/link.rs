@@ -155,7 +155,7 @@ impl<T> Link<T> {
             return;
         };
         let key = request.key();
-        let newest = versions.newest(key);
+        let newest = versions.newest(key, request.version_max());
         self.correlation = self.correlation.wrapping_add(1).max(1);
         let correlation = self.correlation;
         let encoded = newest.and_then(|version| {

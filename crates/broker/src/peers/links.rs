@@ -29,6 +29,8 @@ pub(crate) enum Lane {
     Controller,
     /// Requests for a broker.
     Broker,
+    /// Requests of operations, for which a broker may wait before it answers.
+    Relay,
     /// Is anybody there?
     Probe,
     /// Fetches of a follower.

@@ -14,5 +14,5 @@ pub(crate) use link::{Lost, Reply};
 pub(crate) use links::{Lane, Links, Outbound};
 pub(crate) use names::Names;
 pub(crate) use quorum_form::{QuorumRequest, decode as quorum_answer};
-pub(crate) use request::{Answer, Encodable, Typed};
+pub(crate) use request::{Answer, Encodable, Typed, UpTo};
 pub use versions::Ceilings;

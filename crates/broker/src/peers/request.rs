@@ -12,6 +12,11 @@ const CLIENT: &str = "esker";
 pub(crate) trait Encodable: Send + Sync {
     fn key(&self) -> ApiKey;
 
+    /// The newest version that says this and nothing else.
+    fn version_max(&self) -> i16 {
+        i16::MAX
+    }
+
     /// The whole frame. An error if the version cannot say all of it.
     fn frame(&self, version: i16, correlation: i32) -> Result<Bytes, EncodeError>;
 }
@@ -23,6 +28,23 @@ impl<R: wire::Request + Send + Sync> Encodable for R {
 
     fn frame(&self, version: i16, correlation: i32) -> Result<Bytes, EncodeError> {
         frame::encode_request(self, version, correlation, Some(CLIENT))?.into_bytes()
+    }
+}
+
+/// A request in no newer version than this one: newer ones name things otherwise, or mean more.
+pub(crate) struct UpTo<R>(pub(crate) R, pub(crate) i16);
+
+impl<R: Encodable> Encodable for UpTo<R> {
+    fn key(&self) -> ApiKey {
+        self.0.key()
+    }
+
+    fn version_max(&self) -> i16 {
+        self.1
+    }
+
+    fn frame(&self, version: i16, correlation: i32) -> Result<Bytes, EncodeError> {
+        self.0.frame(version, correlation)
     }
 }
 
@@ -39,6 +61,10 @@ impl Typed {
 impl Encodable for Typed {
     fn key(&self) -> ApiKey {
         self.0.key()
+    }
+
+    fn version_max(&self) -> i16 {
+        self.0.version_max()
     }
 
     fn frame(&self, version: i16, correlation: i32) -> Result<Bytes, EncodeError> {

@@ -43,8 +43,9 @@ impl Versions {
         Versions(both.collect())
     }
 
-    /// The newest version that both ends know.
-    pub(super) fn newest(&self, key: ApiKey) -> Option<i16> {
-        self.0.get(&key).map(|(_, high)| *high)
+    /// The newest version up to `max` that both ends know.
+    pub(super) fn newest(&self, key: ApiKey, max: i16) -> Option<i16> {
+        let (low, high) = self.0.get(&key)?;
+        Some(max.min(*high)).filter(|newest| low <= newest)
     }
 }

@@ -16,13 +16,16 @@ use wire::messages::{
 };
 
 use super::{Join, Mark, Outcome};
+use crate::error::of_code;
 use crate::mail::question::Join as Ask;
 use crate::peers;
 
 /// While a broker cannot be asked, or does not answer for a part.
 const UNANSWERED: ErrorCode = ErrorCode::NetworkException;
 
-fn by_topic<'a>(places: impl Iterator<Item = &'a TxnPartition>) -> BTreeMap<&'a str, Vec<i32>> {
+pub(super) fn by_topic<'a>(
+    places: impl Iterator<Item = &'a TxnPartition>,
+) -> BTreeMap<&'a str, Vec<i32>> {
     let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for (topic, index) in places {
         topics.entry(topic).or_default().push(*index);
@@ -66,10 +69,6 @@ pub(super) fn marks(marks: &[Mark]) -> WriteTxnMarkersRequest {
     }
 }
 
-fn code_of(code: i16) -> ErrorCode {
-    ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError)
-}
-
 pub(super) fn marked(marks: &[Mark], answer: Option<peers::Answer>) -> Vec<Outcome> {
     let answer: Option<WriteTxnMarkersResponse> = answer.and_then(peers::Answer::read);
     let mut codes: HashMap<(i64, &str, i32), i16> = HashMap::new();
@@ -84,7 +83,7 @@ pub(super) fn marked(marks: &[Mark], answer: Option<peers::Answer>) -> Vec<Outco
     let outcome = |mark: &Mark| {
         let (topic, index) = &mark.place;
         let code = codes.get(&(mark.marker.producer_id.0, topic.as_str(), *index));
-        let code = code.map_or(UNANSWERED, |code| code_of(*code));
+        let code = code.map_or(UNANSWERED, |code| of_code(*code));
         Outcome::Marked(
             mark.ticket,
             Some(code).filter(|code| *code != ErrorCode::None),
@@ -141,7 +140,7 @@ pub(super) fn joined(
     }
     let told = |id: &str, (topic, index): &TxnPartition| {
         let code = codes.get(&(id, topic.as_str(), *index))?;
-        Some(match code_of(*code) {
+        Some(match of_code(*code) {
             ErrorCode::None => Ok(()),
             code => Err(code),
         })

@@ -76,7 +76,7 @@ fn only_marks(errands: Vec<Errand>) -> (WaiterKey, WriteTxnMarkersRequest) {
     let [errand] = <[Errand; 1]>::try_from(errands).ok().expect("one of them");
     match errand.request {
         Request::Marks(request) => (errand.key, request),
-        Request::Joins(_) => panic!("nothing joins"),
+        Request::Joins(_) | Request::Question(_) => panic!("nothing else was put"),
     }
 }
 

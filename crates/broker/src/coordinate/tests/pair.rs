@@ -14,7 +14,7 @@ use wire::{Message, Request, Uuid, Writer};
 
 use crate::coordinate::remote::{self, Errand};
 use crate::event_loop::bench::{Bench, encoded};
-use crate::peers::Answer;
+use crate::peers::{Answer, Encodable};
 
 /// The broker that coordinates transactions and leads partition 0 of [`TOPIC`].
 pub(super) const FIRST: usize = 0;
@@ -25,7 +25,7 @@ pub(super) const TOPIC: &str = "t";
 pub(super) const ID: &str = "x";
 pub(super) const GROUP: &str = "g";
 
-const TOPIC_ID: Uuid = Uuid([7; 16]);
+pub(super) const TOPIC_ID: Uuid = Uuid([7; 16]);
 const GROUPS_ID: Uuid = Uuid([8; 16]);
 const TXNS_ID: Uuid = Uuid([9; 16]);
 
@@ -179,6 +179,7 @@ impl Pair {
                 for errand in bench.shard.coordinating().take_errands() {
                     is_busy = true;
                     self.carry(at, errand);
+                    self.benches[at].tell();
                 }
             }
             if !is_busy {
@@ -187,7 +188,8 @@ impl Pair {
         }
     }
 
-    fn carry(&mut self, from: usize, errand: Errand) {
+    /// Has the other broker answer a request; the one that asked learns of it in its next turn.
+    pub(super) fn carry(&mut self, from: usize, errand: Errand) {
         let to = 1 - from;
         assert_eq!(errand.to.0, broker_id(to));
         let answer = match (self.net, errand.request) {
@@ -202,10 +204,20 @@ impl Pair {
                 let (version, body) = (5, self.ask_peer(to, &request, 5));
                 Some(Answer { version, body })
             }
+            (Net::Works, remote::Request::Question(question)) => {
+                let version = question.version_max();
+                let version = version.min(question.key().max_version_stable());
+                let frame = question.frame(version, 1).expect("it says all of it");
+                let bench = &mut self.benches[to];
+                bench.put(&frame);
+                bench.commit();
+                let body = bench.answer_body(question.key(), version);
+                let body = body.expect("nothing is waited for");
+                Some(Answer { version, body })
+            }
         };
-        let bench = &mut self.benches[from];
-        bench.shard.coordinating().on_replied(errand.key, answer);
-        bench.tell();
+        let shard = &mut self.benches[from].shard;
+        shard.coordinating().on_replied(errand.key, answer);
     }
 
     fn ask_peer<R: Request>(&mut self, at: usize, request: &R, version: i16) -> Bytes

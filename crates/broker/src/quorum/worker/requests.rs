@@ -61,6 +61,7 @@ impl QuorumWorker {
         let (lane, endpoint) = match outgoing.to {
             Recipient::Controller => (Lane::Controller, self.controller.clone()),
             Recipient::Broker(broker) => (Lane::Broker, self.shared.catalog.endpoint_of(broker)),
+            Recipient::Relay(broker) => (Lane::Relay, self.shared.catalog.endpoint_of(broker)),
         };
         let Some(endpoint) = endpoint else {
             return self.try_again(outgoing);

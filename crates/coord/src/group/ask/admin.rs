@@ -50,6 +50,11 @@ impl FromIterator<String> for Filter {
 }
 
 impl Filter {
+    /// In lower case.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     pub(in crate::group) fn passes(&self, name: &str) -> bool {
         self.0.is_empty() || self.0.contains(&name.to_ascii_lowercase())
     }

@@ -56,6 +56,18 @@ impl ClassicState {
             ClassicState::Stable => "Stable",
         }
     }
+
+    #[must_use]
+    pub fn named(name: &str) -> Option<ClassicState> {
+        let mut all = [
+            ClassicState::Empty,
+            ClassicState::PreparingRebalance,
+            ClassicState::CompletingRebalance,
+            ClassicState::Stable,
+        ]
+        .into_iter();
+        all.find(|state| state.name() == name)
+    }
 }
 
 /// Why a group rebalanced last.

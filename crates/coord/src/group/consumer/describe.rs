@@ -36,6 +36,19 @@ impl ConsumerState {
             ConsumerState::Dead => "Dead",
         }
     }
+
+    #[must_use]
+    pub fn named(name: &str) -> Option<ConsumerState> {
+        let mut all = [
+            ConsumerState::Empty,
+            ConsumerState::Assigning,
+            ConsumerState::Reconciling,
+            ConsumerState::Stable,
+            ConsumerState::Dead,
+        ]
+        .into_iter();
+        all.find(|state| state.name() == name)
+    }
 }
 
 impl ConsumerGroup {
