@@ -1,30 +1,35 @@
 //! From settings to a running broker: directories, metadata, partitions, listeners, loops. In this order, so that nobody
 //! connects before every acknowledged record is in its place.
 
+mod endpoints;
+mod loss;
 mod recover;
+mod spread;
 mod survivor;
 
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use config::Listener;
 use env::{Bell, Env};
 use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
 use meta::record::Record;
-use meta::{Endpoint, Image, ReplayError, SecurityProtocol};
-use model::{LeaderEpoch, Offset, Ticket};
+use meta::{Endpoint, Image, ReplayError};
+use model::{InboxId, LeaderEpoch, Offset, Ticket};
 use parking_lot::Mutex;
-use partition::{Announce, Cleaning, InMemory, News, OpenError, PieceMaker, SegmentWriter, Syncer};
+use partition::{Announce, Cleaning, InMemory, OpenError, PieceMaker, SegmentWriter, Syncer};
 use raft::Quorum;
 use wire::ErrorCode;
 
+pub use self::loss::accept_loss;
 pub use self::survivor::{Shares, Survivor, SurvivorError};
 
+use self::endpoints::{controller_endpoint, endpoints, own_addresses};
 use self::recover::{Recovered, life_before, may_have_lost, recover};
+use self::spread::Spread;
 use crate::committer::{Committer, Stage};
 use crate::control::boot::{BootError, quorum_identity, quorum_settings};
 use crate::control::{self, MetadataLog, Plan, SnapshotTimer, Unfit};
@@ -108,22 +113,6 @@ pub struct Broker {
     pub rounds_replayed: u64,
 }
 
-/// News of the segment writers, on their way to the shards.
-struct Spread {
-    mail: Arc<Mail>,
-    /// They have the threads that announce.
-    volumes: Weak<Volumes>,
-}
-
-impl Announce for Spread {
-    fn announce(&self, news: Vec<News>) {
-        self.mail.spread(news);
-        if let Some(volumes) = self.volumes.upgrade() {
-            volumes.check_health();
-        }
-    }
-}
-
 impl Broker {
     pub fn start(env: &Env, broker: config::Broker) -> Result<Broker, StartError> {
         Broker::start_as(env, broker, Ceilings::default())
@@ -135,6 +124,17 @@ impl Broker {
         broker: config::Broker,
         ceilings: Ceilings,
     ) -> Result<Broker, StartError> {
+        let started = Broker::start_beside(env, broker, ceilings, Vec::new());
+        started.map(|(broker, _)| broker)
+    }
+
+    /// Likewise, beside loops of others, each with an inbox of its own.
+    pub(crate) fn start_beside(
+        env: &Env,
+        broker: config::Broker,
+        ceilings: Ceilings,
+        others: Vec<Arc<dyn Inbox>>,
+    ) -> Result<(Broker, Vec<InboxId>), StartError> {
         let fixed = Settings::new(broker, &Image::default());
         let Recovered {
             settings,
@@ -173,6 +173,8 @@ impl Broker {
         })?;
         let replica_mail = Arc::new(mail::followers::Mailbox::new(replica_poller.waker()));
         let replica_inbox = inboxes.register(Arc::clone(&replica_mail) as Arc<dyn Inbox>);
+        let others = others.into_iter().map(|other| inboxes.register(other));
+        let others = others.collect();
         let mut addresses = Vec::new();
         let doors = settings.broker.listeners.iter();
         for listener in doors.chain(&settings.broker.quorum.controller_listener) {
@@ -359,11 +361,12 @@ impl Broker {
             let shard = Shard::new(ShardId(id as u16), Arc::clone(&shared), poller);
             env.threads.spawn("shard", Box::new(shard));
         }
-        Ok(Broker {
+        let broker = Broker {
             shared,
             addresses,
             rounds_replayed: rounds,
-        })
+        };
+        Ok((broker, others))
     }
 
     /// Asks all loops to end; they finish what they have taken on, and write a checkpoint.
@@ -488,67 +491,4 @@ fn lead_alone(
         tracing::error!(target: env::logs::BROKER, "cannot write to the metadata log which leader epochs begin: {code:?}");
     }
     Ok(())
-}
-
-/// Gives up what nothing names any more in a directory of a stopped broker, so that it opens. Its broker claims no clean stop then.
-pub fn accept_loss(env: &Env, path: &Path) -> Result<Vec<log::journal::Damage>, OpenError> {
-    let found = partition::accept_loss(env, path)?;
-    if !found.is_empty() {
-        control::broker_epoch_file::forget(&*env.disk, path).map_err(|error| OpenError::Io {
-            path: path.to_owned(),
-            error,
-        })?;
-    }
-    Ok(found)
-}
-
-/// The doors for clients, as clients find them.
-fn endpoints(broker: &config::Broker, bound: &[SocketAddr]) -> Vec<Endpoint> {
-    let doors = broker.listeners.iter().zip(bound);
-    let doors = doors.map(|(door, bound)| endpoint(door, *bound, &broker.advertised));
-    doors.collect()
-}
-
-/// The door of the controller, which is bound behind those for clients.
-fn controller_endpoint(broker: &config::Broker, bound: &[SocketAddr]) -> Option<Endpoint> {
-    let door = broker.quorum.controller_listener.as_ref()?;
-    let bound = bound.get(broker.listeners.len())?;
-    Some(endpoint(
-        door,
-        *bound,
-        &broker.quorum.controllers_advertised,
-    ))
-}
-
-/// The endpoints that others have for this node, as a broker and as a voter, each with the address of its listener.
-fn own_addresses(
-    doors: &[Endpoint],
-    bound: &[SocketAddr],
-    voter: &[raft::Listener],
-) -> Vec<(raft::Endpoint, SocketAddr)> {
-    let mut own = Vec::new();
-    for (door, bound) in doors.iter().zip(bound) {
-        let voter = voter.iter().filter(|listener| listener.name == door.name);
-        own.extend(voter.map(|listener| (listener.endpoint.clone(), *bound)));
-        let (host, port) = (door.host.clone(), door.port);
-        own.push((raft::Endpoint { host, port }, *bound));
-    }
-    own
-}
-
-fn endpoint(door: &Listener, bound: SocketAddr, advertised: &[Listener]) -> Endpoint {
-    let advertised = advertised.iter().find(|known| known.name == door.name);
-    let own = || {
-        door.name_of_host()
-            .unwrap_or_else(|| bound.ip().to_string())
-    };
-    Endpoint {
-        name: door.name.clone(),
-        host: advertised.map_or_else(own, |known| known.host.clone()),
-        port: advertised
-            .map(|known| known.port)
-            .filter(|port| *port != 0)
-            .unwrap_or(bound.port()),
-        protocol: SecurityProtocol::PLAINTEXT,
-    }
 }

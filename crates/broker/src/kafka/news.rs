@@ -90,11 +90,21 @@ impl Hall<'_> {
 
     /// Another node has answered a request of this one, or has not.
     pub(crate) fn on_replied(&mut self, ticket: Ticket, answer: Option<Answer>) {
-        if matches!(self.waiting(ticket.key), Some(Waiting::Remote(_))) {
-            self.resume(ticket.key, |call, waiting| match waiting {
+        match self.waiting(ticket.key) {
+            Some(Waiting::Remote(_)) => self.resume(ticket.key, |call, waiting| match waiting {
                 Waiting::Remote(remote) => (remote.finish)(call, answer),
                 _ => Outcome::Waits,
-            });
+            }),
+            Some(Waiting::Produce(producing)) => {
+                producing.on_replied(ticket, answer);
+                self.go_on(ticket.key);
+            }
+            Some(Waiting::Trim(trimming)) => {
+                trimming.on_replied(ticket, answer);
+                self.go_on(ticket.key);
+            }
+            Some(Waiting::Fetch(_)) => fetch::on_replied(self, ticket, answer),
+            _ => {}
         }
     }
 

@@ -5,20 +5,22 @@
 //! it let go of. At its deadline it looks at all of them again, so that what it reports is of that moment. Record bytes are not
 //! copied here.
 
-use std::sync::Arc;
+mod part;
 
-use model::{BrokerId, InboxId, Instant, LeaderEpoch, Offset, WaiterKey};
+use model::{BrokerId, InboxId, Instant, LeaderEpoch, Offset, Ticket, WaiterKey};
 use partition::{
-    Isolation, Need, Partition, Piece, Plan, Range, Read, ReadError, ReadRequest, Records, Scope,
-    WarmUp,
+    Isolation, Need, Piece, Plan, Range, Read, ReadError, ReadRequest, Records, Scope, WarmUp,
 };
-use wire::Uuid;
+use wire::{ErrorCode, Uuid};
 
+use self::part::{Found, Part, Place, called, find};
+use super::leaders::{FetchCall, Reads};
 use super::{Desk, Refused};
 use crate::asker::Asker;
-use crate::asker::access::{Operation, Resource};
+use crate::mail::question::Reach;
+use crate::peers::Answer;
 use crate::reads::Readers;
-use crate::topics::{Absent, Topics};
+use crate::topics::Absent;
 
 /// The question about one partition.
 pub(crate) struct Wanted<'a> {
@@ -38,6 +40,8 @@ pub(crate) enum FetchRefusal {
     Absent(Absent),
     NotLeader,
     Read(ReadError),
+    /// By its leader, which is another broker.
+    Refused(ErrorCode),
 }
 
 pub(crate) type FetchResult = Result<Read, Refused<FetchRefusal>>;
@@ -95,71 +99,6 @@ pub(crate) enum Progress {
     Dropped,
 }
 
-/// The known facts about one partition.
-enum Found {
-    /// To be planned.
-    Nothing,
-    /// With the reader pool.
-    Awaited {
-        bytes: usize,
-        memory: usize,
-    },
-    Have(FetchResult),
-}
-
-/// A partition, and what is asked of it.
-struct Source {
-    partition: Arc<Partition>,
-    from: Offset,
-    bytes_max: usize,
-    current_epoch: LeaderEpoch,
-}
-
-impl Source {
-    /// Where a reader can go on that is refused for damage; `None` where that is not known.
-    fn goes_on(&self, why: &Refused<FetchRefusal>) -> Option<Offset> {
-        match why {
-            Refused::Because(FetchRefusal::Read(ReadError::Damaged { hole })) => Some(hole.to),
-            Refused::Because(FetchRefusal::Read(ReadError::Store(_))) => {
-                self.partition.goes_on_behind(self.from)
-            }
-            _ => None,
-        }
-    }
-}
-
-struct Part {
-    /// `None` for one that was refused from the start.
-    source: Option<Source>,
-    found: Found,
-    /// The replica that the client is sent to instead of being given records.
-    nearest: Option<BrokerId>,
-    is_watched: bool,
-}
-
-impl Part {
-    fn bytes(&self) -> usize {
-        match &self.found {
-            Found::Nothing | Found::Have(Err(_)) => 0,
-            Found::Awaited { bytes, .. } => *bytes,
-            Found::Have(Ok(read)) => read.records.len(),
-        }
-    }
-
-    fn memory(&self) -> usize {
-        match &self.found {
-            Found::Nothing | Found::Have(Err(_)) => 0,
-            Found::Awaited { memory, .. } => *memory,
-            Found::Have(Ok(read)) => read.records.memory(),
-        }
-    }
-
-    /// True if the answer has to leave whatever else there is.
-    fn is_urgent(&self) -> bool {
-        matches!(self.found, Found::Have(Err(_))) || self.nearest.is_some()
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// It is seen whether there is enough.
@@ -175,6 +114,10 @@ pub(crate) struct Fetching {
     stage: Stage,
     /// Pieces that are on their way.
     awaited: usize,
+    /// How many parts other brokers lead.
+    elsewhere: usize,
+    /// Leaders that have not answered.
+    calls: Vec<FetchCall>,
     #[cfg(test)]
     pub(crate) plans_count: usize,
 }
@@ -188,33 +131,31 @@ impl Fetching {
         terms: Terms,
     ) -> Fetching {
         let topics = desk.topics();
-        let parts = wanted.into_iter().map(|wanted| {
+        let mut elsewhere = 0;
+        let part = |(number, wanted): (u32, Wanted<'a>)| {
+            if desk.reach == Reach::Cluster
+                && let Some(place) = called(desk, &topics, asker, (number, &wanted))
+            {
+                elsewhere += 1;
+                return Part::new(Place::NotHere(Some(Box::new(place))), Found::Nothing);
+            }
             let found = find(&topics, asker, &wanted).and_then(|partition| match terms.kind {
-                Kind::Consumer | Kind::Comparison => Ok(Arc::clone(partition)),
+                Kind::Consumer | Kind::Comparison => Ok(partition),
                 Kind::Replica => Err(Refused::Because(FetchRefusal::NotLeader)),
             });
-            let (partition, found) = match found {
-                Ok(partition) => (Some(partition), Found::Nothing),
-                Err(refused) => (None, Found::Have(Err(refused))),
-            };
-            let source = partition.map(|partition| Source {
-                partition,
-                from: wanted.from,
-                bytes_max: wanted.bytes_max,
-                current_epoch: wanted.current_epoch,
-            });
-            Part {
-                source,
-                found,
-                nearest: None,
-                is_watched: false,
+            match found {
+                Ok(partition) => Part::new(Place::of(partition, &wanted), Found::Nothing),
+                Err(refused) => Part::new(Place::NotHere(None), Found::Have(Err(refused))),
             }
-        });
+        };
+        let parts = (0..).zip(wanted).map(part).collect();
         Fetching {
-            parts: parts.collect(),
+            parts,
             terms,
             stage: Stage::Planning,
             awaited: 0,
+            elsewhere,
+            calls: Vec::new(),
             #[cfg(test)]
             plans_count: 0,
         }
@@ -246,7 +187,8 @@ impl Fetching {
         while self.stage == Stage::Planning {
             let is_fenced = self.terms.kind == Kind::Consumer && desk.shared.state.is_self_fenced();
             let needs = self.plan(client.memory_max, is_fenced);
-            if self.gather(needs, desk, key) {
+            self.call_leaders(desk, key);
+            if self.gather(needs, desk, key) || 0 < self.awaited {
                 return Progress::Gathers;
             }
             if self.is_enough(client.memory_max) || self.terms.deadline <= desk.now {
@@ -280,6 +222,24 @@ impl Fetching {
         }
     }
 
+    /// A leader that was called has answered, or has not.
+    pub(crate) fn on_replied(&mut self, ticket: Ticket, answer: Option<Answer>) {
+        let mut calls = self.calls.extract_if(.., |call| call.is_under(ticket.part));
+        let Some(call) = calls.next() else {
+            return;
+        };
+        drop(calls);
+        for (number, read) in call.read(answer) {
+            if let Some(part) = self.parts.get_mut(number as usize)
+                && matches!(part.found, Found::Awaited { .. })
+            {
+                let refused = |code| Refused::Because(FetchRefusal::Refused(code));
+                part.found = Found::Have(read.map_err(refused));
+                self.awaited -= 1;
+            }
+        }
+    }
+
     /// These parts have more to read, or their partitions are gone.
     pub(crate) fn on_readable(&mut self, parts: impl IntoIterator<Item = u32>) {
         for part in parts {
@@ -297,7 +257,8 @@ impl Fetching {
     /// The deadline has come.
     pub(crate) fn on_deadline(&mut self) {
         if self.stage == Stage::Planning && self.awaited == 0 {
-            let parts = self.parts.iter_mut().filter(|part| part.source.is_some());
+            let parts = self.parts.iter_mut();
+            let parts = parts.filter(|part| !part.place.is_nowhere());
             parts.for_each(|part| part.found = Found::Nothing);
         }
     }
@@ -305,7 +266,7 @@ impl Fetching {
     /// Watches nothing any more.
     pub(crate) fn unwatch(&mut self, inbox: InboxId, key: WaiterKey) {
         for part in &mut self.parts {
-            if let (true, Some(source)) = (part.is_watched, &part.source) {
+            if let (true, Some(source)) = (part.is_watched, part.place.here()) {
                 source.partition.unwatch(inbox, key);
                 part.is_watched = false;
             }
@@ -316,7 +277,7 @@ impl Fetching {
     pub(crate) fn into_results(self) -> impl Iterator<Item = Fetched> {
         self.parts.into_iter().map(|part| match part.found {
             Found::Have(Err(why)) => {
-                let goes_on = part.source.as_ref().and_then(|source| source.goes_on(&why));
+                let goes_on = part.place.here().and_then(|source| source.goes_on(&why));
                 Fetched {
                     result: Err(why),
                     goes_on,
@@ -324,7 +285,7 @@ impl Fetching {
                 }
             }
             Found::Have(Ok(read)) => {
-                if let Some(source) = &part.source {
+                if let Some(source) = part.place.here() {
                     source.partition.on_fetched(read.records.len());
                 }
                 Fetched {
@@ -344,7 +305,7 @@ impl Fetching {
         let mut memory = self.memory();
         let mut needs = Vec::new();
         for (at, part) in self.parts.iter_mut().enumerate() {
-            let (Some(source), Found::Nothing) = (&part.source, &part.found) else {
+            let (Some(source), Found::Nothing) = (part.place.here(), &part.found) else {
                 continue;
             };
             if is_fenced {
@@ -386,6 +347,29 @@ impl Fetching {
         }
         self.awaited += needs.len();
         needs
+    }
+
+    /// Calls the leaders of the parts that other brokers lead and of which nothing is known.
+    fn call_leaders(&mut self, desk: &Desk, key: WaiterKey) {
+        if self.elsewhere == 0 {
+            return;
+        }
+        let bytes: usize = self.parts.iter().map(Part::bytes).sum();
+        let mut reads = Reads::default();
+        for part in &mut self.parts {
+            if let (Some(of), Found::Nothing) = (part.place.elsewhere(), &part.found) {
+                reads.put(of.leader, of.away.clone(), of.wish);
+                let (bytes, memory) = (0, 0);
+                part.found = Found::Awaited { bytes, memory };
+                self.awaited += 1;
+            }
+        }
+        let bounds = (
+            self.terms.scope.isolation,
+            self.terms.bytes_max.saturating_sub(bytes),
+        );
+        let calls = reads.send(desk, bounds, |part| desk.ticket(key, part));
+        self.calls.extend(calls);
     }
 
     /// Takes the reads whose files are not in memory, and keeps the windows of sequential readers full.
@@ -453,7 +437,7 @@ impl Fetching {
         let mut is_current = true;
         for (at, part) in self.parts.iter_mut().enumerate() {
             let (Some(source), Found::Have(Ok(read)), false) =
-                (&part.source, &part.found, part.is_watched)
+                (part.place.here(), &part.found, part.is_watched)
             else {
                 continue;
             };
@@ -477,28 +461,6 @@ impl Fetching {
             }
         }
     }
-}
-
-fn find<'a>(
-    topics: &'a Topics,
-    asker: &Asker,
-    wanted: &Wanted<'_>,
-) -> Result<&'a Arc<Partition>, Refused<FetchRefusal>> {
-    let may_read = |name: &str| {
-        if asker.may(Operation::Read, Resource::topic(name)) {
-            Ok(())
-        } else {
-            Err(Refused::Unauthorised)
-        }
-    };
-    if wanted.topic_id == Uuid::ZERO {
-        may_read(wanted.topic)?;
-    }
-    let topic = topics.find(wanted.topic_id, wanted.topic);
-    let topic = topic.ok_or(Refused::Because(FetchRefusal::UnknownTopic))?;
-    may_read(&topic.name)?;
-    let partition = topic.partition(wanted.index);
-    partition.map_err(|why| Refused::Because(FetchRefusal::Absent(why)))
 }
 
 fn refused(error: ReadError) -> Refused<FetchRefusal> {

@@ -12,6 +12,7 @@ pub(crate) mod desk;
 pub(crate) mod feed;
 pub(crate) mod fetch;
 pub(crate) mod groups;
+mod leaders;
 mod loggers;
 pub(crate) mod offsets;
 pub(crate) mod once;

@@ -9,16 +9,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use log::producer::Origin as Writer;
 use model::Ticket;
-use model::{Instant, Offset, Timestamp};
+use model::{BrokerId, Instant, Offset, Timestamp};
 use partition::{AppendError, Appended, Moment, Partition, ReceiveBuffer, Warrant};
 use wire::records::{Batch, BatchError, Codec, Source as From};
 use wire::{ErrorCode, Uuid};
 
+use super::leaders::{self, Away, Batches, ProduceCall};
 use super::verify::{self, Verifying};
 use super::{Desk, Step, Tickets};
 use crate::asker::access::{Operation, Resource};
 use crate::asker::{Asker, Origin};
-use crate::mail::question::Answered;
+use crate::mail::question::{Answered, Reach};
+use crate::peers::Answer;
 use crate::topics::Absent;
 
 /// When the asker hears of it.
@@ -93,6 +95,8 @@ pub(crate) enum ProduceError {
     /// The coordinator of the transaction did not let it in.
     Unverified(ErrorCode),
     Append(AppendError),
+    /// By its leader, which is another broker.
+    Refused(ErrorCode),
     /// It may or may not be committed later, by another leader or after a restart.
     Lost(ErrorCode),
     /// It may be committed later.
@@ -130,10 +134,12 @@ pub(crate) enum Producing {
     Committing(Committing),
 }
 
-/// Batches that are appended and not all committed.
+/// Batches that are appended, here or by other leaders, and not all committed.
 pub(crate) struct Committing {
     produced: Produced,
     open: usize,
+    /// Leaders that have not answered.
+    calls: Vec<ProduceCall>,
     until: Instant,
 }
 
@@ -168,10 +174,25 @@ pub(super) fn append_all(
             answers: Vec::with_capacity(request.batches.len()),
         },
         open: 0,
+        calls: Vec::new(),
         until: desk.now.plus(request.patience),
     };
+    let mut away = Batches::default();
     for (number, batch) in request.batches.into_iter().enumerate() {
         let (id, name) = &committing.produced.topics[batch.topic as usize];
+        if desk.reach == Reach::Cluster
+            && let Some((leader, to)) = elsewhere(desk, asker, (*id, name), number, batch.index)
+        {
+            away.put(leader, to, batch.records);
+            committing.open += 1;
+            committing.produced.answers.push(PartitionProduced {
+                topic: batch.topic,
+                index: batch.index,
+                result: Err(ProduceError::TimedOut),
+                waits: true,
+            });
+            continue;
+        }
         let terms = Terms {
             warrant: warrant(number),
             acks: request.acks.with(tickets(number as u32)),
@@ -191,11 +212,34 @@ pub(super) fn append_all(
             waits,
         });
     }
+    let terms = leaders::Terms {
+        transactional_id: request.transactional_id,
+        adds: request.joining == Joining::Adds,
+        all: request.acks == Acks::All,
+        patience: request.patience,
+    };
+    committing.calls = away.send(desk, &terms, tickets);
     if committing.open == 0 {
         Step::Done(committing.produced)
     } else {
         Step::Parked(Producing::Committing(committing))
     }
+}
+
+/// The leader on another broker that is called for a batch, where the asker may write it.
+fn elsewhere(
+    desk: &mut Desk,
+    asker: &Asker,
+    (id, name): (Uuid, &str),
+    number: usize,
+    index: i32,
+) -> Option<(BrokerId, Away)> {
+    let topics = desk.topics();
+    let topic = topics.find(id, name)?;
+    let may = asker.may(Operation::Write, Resource::topic(&topic.name));
+    let leader = desk.leader_elsewhere(topic, index)?;
+    let is_taken = may && !meta::name::is_internal(&topic.name);
+    is_taken.then(|| (leader, Away::new(number as u32, topic, index)))
 }
 
 /// On what terms a batch is appended.
@@ -329,6 +373,38 @@ impl Producing {
                     }
                 }
             }
+        }
+    }
+
+    /// A leader that was called has answered, or has not.
+    pub(crate) fn on_replied(&mut self, ticket: Ticket, answer: Option<Answer>) {
+        let Producing::Committing(committing) = self else {
+            return;
+        };
+        let mut calls = committing
+            .calls
+            .extract_if(.., |call| call.is_under(ticket.part));
+        let Some(call) = calls.next() else {
+            return;
+        };
+        drop(calls);
+        let was_answered = answer.is_some();
+        for (number, result) in call.read(answer) {
+            let part = committing.produced.answers.get_mut(number as usize);
+            let Some(part) = part.filter(|part| part.waits) else {
+                continue;
+            };
+            part.waits = false;
+            committing.open -= 1;
+            part.result = match result {
+                Ok((base_offset, append_time, log_start)) => Ok(Placed {
+                    base_offset,
+                    append_time,
+                    log_start,
+                }),
+                Err(code) if was_answered => Err(ProduceError::Refused(code)),
+                Err(code) => Err(ProduceError::Lost(code)),
+            };
         }
     }
 

@@ -1,5 +1,7 @@
 //! A door without frames: it keeps what waits and brings it its news, and asks for everything in types of our own.
 
+mod nodes;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use wire::{ErrorCode, Uuid};
 use super::asking::{Awaited, Awaiting};
 use super::change::Begun;
 use super::command::Commanded;
-use super::fetch::{Client, Fetching, Kind, Progress, Terms, Wanted};
+use super::fetch::{Client, FetchRefusal, Fetching, Kind, Progress, Terms, Wanted};
 use super::produce::{Acks, BatchFor, Joining, Produce, Produced, Producing};
 use super::search::{Asked, FoundOffset, Searching, Spot};
 use super::view::Scene;
@@ -212,6 +214,27 @@ fn done(step: Step<Producing, Produced>) -> Produced {
     }
 }
 
+/// A commit by nobody in particular.
+fn commit(offset: Offset) -> Commit {
+    Commit {
+        group_id: GROUP.to_owned(),
+        member_id: String::new(),
+        instance_id: None,
+        generation: -1,
+        knows_member_epochs: true,
+        retention_ms: None,
+        topics: vec![CommitTopic {
+            topic: TopicKey::Name(TOPIC.to_owned()),
+            partitions: vec![CommitPartition {
+                index: PartitionIndex(0),
+                offset,
+                leader_epoch: LeaderEpoch::NONE,
+                metadata: String::new(),
+            }],
+        }],
+    }
+}
+
 fn topic(name: &str) -> NewTopic {
     NewTopic {
         name: name.to_owned(),
@@ -251,26 +274,8 @@ fn a_door_without_frames_can_ask_for_everything() {
     door.news(ticket);
     change.end(door.desk());
 
-    let committed = door.ask(|desk, asker, tickets| {
-        let commit = Commit {
-            group_id: GROUP.to_owned(),
-            member_id: String::new(),
-            instance_id: None,
-            generation: -1,
-            knows_member_epochs: true,
-            retention_ms: None,
-            topics: vec![CommitTopic {
-                topic: TopicKey::Name(TOPIC.to_owned()),
-                partitions: vec![CommitPartition {
-                    index: PartitionIndex(0),
-                    offset: Offset(2),
-                    leader_epoch: LeaderEpoch::NONE,
-                    metadata: String::new(),
-                }],
-            }],
-        };
-        offsets::commit(desk, asker, commit, tickets)
-    });
+    let committed =
+        door.ask(|desk, asker, tickets| offsets::commit(desk, asker, commit(Offset(2)), tickets));
     assert_eq!(committed, Ok(vec![Ok(())]));
 
     let described = door

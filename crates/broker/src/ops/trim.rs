@@ -10,9 +10,11 @@ use model::{Instant, Offset};
 use partition::{Partition, TrimError};
 use wire::ErrorCode;
 
+use super::leaders::{Away, TrimCall, Trims};
 use super::{Desk, Step};
 use crate::asker::Asker;
 use crate::asker::access::{Operation, Resource};
+use crate::peers::Answer;
 use crate::topics::Absent;
 
 /// A partition whose records below an offset are deleted.
@@ -40,6 +42,8 @@ pub(crate) enum TrimRefusal {
     /// Compacted, and nothing else deletes there.
     Compacted,
     Trim(TrimError),
+    /// By its leader, which is another broker.
+    Refused(ErrorCode),
     /// It may or may not have moved after a restart.
     Lost(ErrorCode),
     /// It may move later.
@@ -59,6 +63,8 @@ pub(crate) struct Trimming {
     pub(crate) topics: Vec<String>,
     pub(crate) trimmed: Vec<Trimmed>,
     open: usize,
+    /// Leaders that have not answered.
+    calls: Vec<TrimCall>,
     until: Instant,
 }
 
@@ -73,12 +79,28 @@ pub(crate) fn begin(
     let mut trimming = Trimming {
         trimmed: Vec::with_capacity(request.targets.len()),
         open: 0,
+        calls: Vec::new(),
         until: desk.now.plus(request.patience),
         topics: request.topics,
     };
+    let mut away = Trims::default();
     for (number, target) in (0..).zip(request.targets) {
         let name = &trimming.topics[target.topic as usize];
-        let result = if asker.may(Operation::Delete, Resource::topic(name)) {
+        let may = asker.may(Operation::Delete, Resource::topic(name));
+        let topic = topics.named(name).filter(|_| may);
+        let leader = topic.and_then(|topic| desk.leader_elsewhere(topic, target.index));
+        if let (Some(leader), Some(topic)) = (leader, topic) {
+            away.put(leader, Away::new(number, topic, target.index), target.to);
+            trimming.open += 1;
+            trimming.trimmed.push(Trimmed {
+                topic: target.topic,
+                index: target.index,
+                result: Err(TrimRefusal::TimedOut),
+                waits: true,
+            });
+            continue;
+        }
+        let result = if may {
             let partition = topics.partition(name, target.index);
             partition
                 .map_err(TrimRefusal::Absent)
@@ -99,6 +121,7 @@ pub(crate) fn begin(
             waits,
         });
     }
+    trimming.calls = away.send(desk, request.patience, ticket);
     if trimming.open == 0 {
         Step::Done(trimming)
     } else {
@@ -135,6 +158,29 @@ impl Trimming {
             if code != ErrorCode::None {
                 one.result = Err(TrimRefusal::Lost(code));
             }
+        }
+    }
+
+    /// A leader that was called has answered, or has not.
+    pub(crate) fn on_replied(&mut self, ticket: Ticket, answer: Option<Answer>) {
+        let mut calls = self.calls.extract_if(.., |call| call.is_under(ticket.part));
+        let Some(call) = calls.next() else {
+            return;
+        };
+        drop(calls);
+        let was_answered = answer.is_some();
+        for (number, result) in call.read(answer) {
+            let one = self.trimmed.get_mut(number as usize);
+            let Some(one) = one.filter(|one| one.waits) else {
+                continue;
+            };
+            one.waits = false;
+            self.open -= 1;
+            one.result = match result {
+                Ok(start) => Ok(start),
+                Err(code) if was_answered => Err(TrimRefusal::Refused(code)),
+                Err(code) => Err(TrimRefusal::Lost(code)),
+            };
         }
     }
 

@@ -82,7 +82,7 @@ fn code(refusal: &TrimRefusal) -> ErrorCode {
         TrimRefusal::Internal => ErrorCode::InvalidTopicException,
         TrimRefusal::Compacted => ErrorCode::PolicyViolation,
         TrimRefusal::Trim(error) => error::trim(error),
-        TrimRefusal::Lost(code) => *code,
+        TrimRefusal::Refused(code) | TrimRefusal::Lost(code) => *code,
         TrimRefusal::TimedOut => ErrorCode::RequestTimedOut,
     }
 }

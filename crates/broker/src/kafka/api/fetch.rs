@@ -24,6 +24,7 @@ use crate::kafka::session::{Answered, Content, FollowedPartition};
 use crate::net::{Chunk, Outcome};
 use crate::ops::Refused;
 use crate::ops::fetch::{Client, FetchRefusal, Fetched, Fetching, Kind, Progress, Terms, Wanted};
+use crate::peers::Answer;
 
 /// The replica id of one that is no broker.
 const CONSUMER: i32 = -1;
@@ -174,6 +175,13 @@ pub(crate) fn on_deadline(hall: &mut Hall<'_>, key: WaiterKey) {
 pub(crate) fn on_piece(hall: &mut Hall<'_>, ticket: Ticket, piece: Piece) {
     go_on(hall, ticket.key, |fetching| {
         fetching.put(ticket.part, piece)
+    });
+}
+
+/// The leader of partitions of a parked fetch has answered, or has not.
+pub(crate) fn on_replied(hall: &mut Hall<'_>, ticket: Ticket, answer: Option<Answer>) {
+    go_on(hall, ticket.key, |fetching| {
+        fetching.on_replied(ticket, answer);
     });
 }
 
@@ -340,6 +348,7 @@ fn refused(wanted: &FetchPartition, why: &Refused<FetchRefusal>, version: i16) -
             FetchRefusal::Absent(why) => error::absent(*why),
             FetchRefusal::NotLeader => ErrorCode::NotLeaderOrFollower,
             FetchRefusal::Read(error) => error::read(error),
+            FetchRefusal::Refused(code) => *code,
         },
     };
     PartitionData {

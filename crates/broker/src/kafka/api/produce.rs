@@ -255,7 +255,7 @@ fn code(error: &ProduceError, version: i16) -> ErrorCode {
         ProduceError::Unauthorised => ErrorCode::TopicAuthorizationFailed,
         ProduceError::Internal { .. } => ErrorCode::InvalidTopicException,
         ProduceError::Unverified(code) => unverified(*code, version),
-        ProduceError::Lost(code) => *code,
+        ProduceError::Refused(code) | ProduceError::Lost(code) => *code,
         ProduceError::Append(error) => error::append(error),
         ProduceError::TimedOut => ErrorCode::RequestTimedOut,
     }
