@@ -10,7 +10,7 @@
 //! 1. `plan` of the metadata log, `applying` of the catalog;
 //! 2. `wishes`, `asked` and `preferred` of the moves, `begun` of the places;
 //! 3. the locks of `partition`, in their own order;
-//! 4. mailboxes (`posts`, `orders`, `mail`, `heard`, `queue` of the readers) and counts (`crowd`, `committed`, `software`, `errors`, `throttle`,
+//! 4. mailboxes (`posts`, `orders`, `state` of the calls, `mail`, `heard`, `queue` of the readers) and counts (`crowd`, `committed`, `software`, `errors`, `throttle`,
 //!    `telemetry`, `producer_ids`, `failure`). Each is taken for a few instructions.
 //!
 //! The order holds because news come up as values: what a change of the metadata leads to is collected under `plan` and carried out when it is
@@ -19,6 +19,7 @@
 
 mod asker;
 mod budget;
+mod calls;
 mod committer;
 mod complaints;
 mod control;

@@ -3,9 +3,11 @@
 
 mod endpoints;
 mod loss;
+mod pollers;
 mod recover;
 mod spread;
 mod survivor;
+mod threads;
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,9 +20,9 @@ use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
 use meta::record::Record;
 use meta::{Endpoint, Image, ReplayError};
-use model::{InboxId, LeaderEpoch, Offset, Ticket};
+use model::{InboxId, LeaderEpoch, Offset};
 use parking_lot::Mutex;
-use partition::{Announce, Cleaning, InMemory, OpenError, PieceMaker, SegmentWriter, Syncer};
+use partition::{InMemory, OpenError};
 use raft::Quorum;
 use wire::ErrorCode;
 
@@ -28,27 +30,20 @@ pub use self::loss::accept_loss;
 pub use self::survivor::{Shares, Survivor, SurvivorError};
 
 use self::endpoints::{controller_endpoint, endpoints, own_addresses};
+use self::pollers::Pollers;
 use self::recover::{Recovered, life_before, may_have_lost, recover};
-use self::spread::Spread;
-use crate::committer::{Committer, Stage};
 use crate::control::boot::{BootError, quorum_identity, quorum_settings};
 use crate::control::{self, MetadataLog, Plan, SnapshotTimer, Unfit};
-use crate::event_loop::Shard;
 use crate::ids::random_uuid;
-use crate::mail;
-use crate::mail::Mail;
-use crate::mail::inboxes::{Inbox, Inboxes, Redeemed, ShardId};
-use crate::mail::quorum::Mailbox;
+use crate::mail::inboxes::Inbox;
 use crate::meters::Meters;
 use crate::meters::held::Held;
 use crate::metrics::Watch;
-use crate::mover::Mover;
 use crate::moves::Moves;
 use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Volumes};
 use crate::peers::{Ceilings, Names};
 use crate::quorum::{ControllerRegistration, Membership, QuorumWorker};
-use crate::reads::{ReaderLoop, ReaderPool};
-use crate::replication::ReplicaWorker;
+use crate::reads::ReaderPool;
 use crate::settings::Settings;
 use crate::shared::Shared;
 
@@ -152,38 +147,12 @@ impl Broker {
             rounds,
         } = recover(env, &fixed)?;
 
-        let mut pollers = Vec::new();
-        for _ in 0..settings.broker.network_threads {
-            pollers.push(env.net.poller().map_err(|error| StartError::Listen {
-                address: "poller".to_owned(),
-                error,
-            })?);
-        }
-        let mut inboxes = Inboxes::default();
-        (pollers.iter()).for_each(|poller| inboxes.add_shard(poller.waker()));
-        let quorum_poller = env.net.poller().map_err(|error| StartError::Listen {
-            address: "poller".to_owned(),
-            error,
-        })?;
-        let mailbox = Arc::new(Mailbox::new(quorum_poller.waker()));
-        let inbox = inboxes.register(Arc::clone(&mailbox) as Arc<dyn Inbox>);
-        let replica_poller = env.net.poller().map_err(|error| StartError::Listen {
-            address: "poller".to_owned(),
-            error,
-        })?;
-        let replica_mail = Arc::new(mail::followers::Mailbox::new(replica_poller.waker()));
-        let replica_inbox = inboxes.register(Arc::clone(&replica_mail) as Arc<dyn Inbox>);
-        let others = others.into_iter().map(|other| inboxes.register(other));
-        let others = others.collect();
-        let mut addresses = Vec::new();
-        let doors = settings.broker.listeners.iter();
-        for listener in doors.chain(&settings.broker.quorum.controller_listener) {
-            let address = listener.address();
-            let bound = pollers[0]
-                .listen(&address)
-                .map_err(|error| StartError::Listen { address, error })?;
-            addresses.push(bound);
-        }
+        let shards = settings.broker.network_threads;
+        let mut pollers = Pollers::open(env, shards)?;
+        let (mut mail, owners) = pollers.mail();
+        let others = others.into_iter();
+        let others = others.map(|other| mail.inboxes.register(other)).collect();
+        let addresses = pollers.listen(&settings.broker)?;
 
         let node = settings.broker.node_id;
         let endpoints = endpoints(&settings.broker, &addresses);
@@ -230,12 +199,7 @@ impl Broker {
         let timer = SnapshotTimer::new(settings.snapshot_interval, at.now);
         let since = (since_snapshot, timer);
         let plan = Plan::new(Arc::clone(&image), uncommitted, log, quorum, since);
-        let mail = Arc::new(Mail {
-            inboxes,
-            quorum: mailbox,
-            followers: Arc::clone(&replica_mail),
-        });
-        let shards = pollers.len();
+        let mail = Arc::new(mail);
         let movers = usize::from(residents.len() > 1);
         // And the worker that follows leaders.
         let loops = shards + committer_bells.len() * SYNCS_MAX + movers + 1;
@@ -263,7 +227,7 @@ impl Broker {
             mail: Arc::clone(&mail),
             meters: Arc::clone(&meters),
             log_dir: plan.log.dir(),
-            inbox,
+            inbox: owners.quorum,
         };
         let ending = (Arc::clone(&lifetime), Arc::clone(&volumes));
         let metadata = MetadataLog::new(plan, parts, ending, Arc::clone(&moves));
@@ -293,7 +257,7 @@ impl Broker {
         shared.lifetime.set_listeners(listeners);
         let mut quorum_worker = QuorumWorker::new(
             Arc::clone(&shared),
-            quorum_poller,
+            pollers.quorum,
             (membership, as_controller),
         );
         shared.metadata.begin(effects);
@@ -301,66 +265,10 @@ impl Broker {
             lead_alone(&shared, &mut quorum_worker, &image, &registration, &moved)?;
         }
 
-        let announce: Arc<dyn Announce> = Arc::new(Spread {
-            mail: Arc::clone(&shared.mail),
-            volumes: Arc::downgrade(&shared.volumes),
-        });
-        for (at, (residents, bell)) in residents.iter().zip(committer_bells).enumerate() {
-            let dir = &residents.dir;
-            for _ in 0..SYNCS_MAX {
-                let committer = Committer {
-                    at,
-                    dir: Arc::clone(dir),
-                    clock: Arc::clone(&env.clock),
-                    volumes: Arc::clone(&shared.volumes),
-                    lifetime: Arc::clone(&shared.lifetime),
-                    mail: Arc::clone(&shared.mail),
-                    bell: Arc::clone(&bell),
-                    stage: Stage::default(),
-                };
-                env.threads.spawn_syncer("commit", Box::new(committer));
-            }
-            env.threads.spawn(
-                "segments",
-                Box::new(SegmentWriter::new(
-                    Arc::clone(residents),
-                    Arc::clone(&announce),
-                )),
-            );
-            let syncer = Syncer::new(Arc::clone(dir));
-            env.threads.spawn_syncer("syncer", Box::new(syncer));
-            env.threads.spawn(
-                "pieces",
-                Box::new(PieceMaker::new(Arc::clone(dir), Arc::clone(&announce))),
-            );
-        }
-        let cleaning = Cleaning::new(env, residents, announce, shared.catalog.config().cleaner());
-        shared.volumes.set_cleaning(Arc::clone(&cleaning));
-        cleaning.spawn();
-        // With one directory there is nowhere to move to.
-        if shared.volumes.dirs().len() > 1 {
-            let mover = Mover::new(Arc::clone(&shared));
-            env.threads.spawn("mover", Box::new(mover));
-        }
-        let (pool, to) = (Arc::clone(&shared.readers), Arc::clone(&shared.mail));
-        let deliver = move |ticket: Ticket, piece| {
-            to.put(ticket.inbox, Redeemed::Piece(ticket, Box::new(piece)));
-        };
-        env.threads
-            .spawn("reads", Box::new(ReaderLoop { pool, deliver }));
-        let snapshot_writer = quorum_worker.snapshot_writer();
-        env.threads.spawn("snapshots", Box::new(snapshot_writer));
-        env.threads.spawn("quorum", Box::new(quorum_worker));
-        let replica_worker = ReplicaWorker::new(
-            Arc::clone(&shared),
-            (replica_mail, replica_inbox),
-            replica_poller,
-        );
-        env.threads.spawn("replica", Box::new(replica_worker));
-        for (id, poller) in pollers.into_iter().enumerate() {
-            let shard = Shard::new(ShardId(id as u16), Arc::clone(&shared), poller);
-            env.threads.spawn("shard", Box::new(shard));
-        }
+        threads::spawn_storage(&shared, residents, committer_bells);
+        let replicas = (owners.replicas, pollers.replicas);
+        threads::spawn_cluster(&shared, quorum_worker, pollers.calls, replicas);
+        threads::spawn_doors(&shared, pollers.shards);
         let broker = Broker {
             shared,
             addresses,

@@ -15,7 +15,7 @@ use wire::messages::{
 
 use super::envelope;
 use crate::asker::Asker;
-use crate::mail::quorum::{Outgoing, Recipient};
+use crate::mail::calls::{Call, Recipient};
 use crate::peers::Answer;
 
 /// The version of a request in an envelope, which is that of no link.
@@ -63,7 +63,7 @@ impl Command {
     }
 
     /// The request to the active controller, whose answer comes under `ticket`.
-    pub(crate) fn call(self, ticket: Ticket, terms: &Terms<'_>) -> Result<Outgoing, EncodeError> {
+    pub(crate) fn call(self, ticket: Ticket, terms: &Terms<'_>) -> Result<Call, EncodeError> {
         let whom = (ticket, Recipient::Controller);
         let until = terms.now.plus(terms.patience);
         match self {
@@ -74,14 +74,14 @@ impl Command {
                     validate_only: false,
                 };
                 let wrapped = envelope::wrapped(&request, CREATE_TOPICS, terms.asker)?;
-                Ok(Outgoing::new(whom, wrapped, until))
+                Ok(Call::new(whom, wrapped, until))
             }
             Command::AllocateProducerIds { broker, epoch } => {
                 let request = AllocateProducerIdsRequest {
                     broker_id: broker.0,
                     broker_epoch: epoch,
                 };
-                Ok(Outgoing::new(whom, request, until))
+                Ok(Call::new(whom, request, until))
             }
         }
     }
@@ -143,7 +143,7 @@ mod tests {
         part: 0,
     };
 
-    fn call(command: Command) -> Outgoing {
+    fn call(command: Command) -> Call {
         let client = std::net::SocketAddr::from(([10, 0, 0, 7], 4000));
         let asker = Asker::anonymous(client, client);
         let terms = Terms {
@@ -157,7 +157,7 @@ mod tests {
         call
     }
 
-    fn frame(call: &Outgoing) -> Bytes {
+    fn frame(call: &Call) -> Bytes {
         call.request.frame(0, 1).expect("it fits").slice(4..)
     }
 

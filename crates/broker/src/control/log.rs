@@ -263,6 +263,7 @@ impl MetadataLog {
         if state.is_alone() {
             return;
         }
+        mail.calls.on_published(image.end());
         // Coordinators come and go with leaders, which in a cluster change while nobody asks this broker for anything.
         if applied.have_topics_changed {
             mail.inboxes.wake_shards();

@@ -9,10 +9,8 @@ use super::Coordinating;
 use super::coordinators::Coordinators;
 use super::mark::By;
 use super::remote::{Errand, Join, Outcome, Request};
+use crate::mail::calls::{Call, Recipient};
 use crate::mail::question::{self, Answered, Asked, Question, Said};
-use crate::mail::quorum::Order;
-use crate::mail::quorum::Outgoing;
-use crate::mail::quorum::Recipient;
 use crate::peers::{Answer, Typed};
 use crate::settings::txn_settings;
 use crate::topics::Topics;
@@ -95,13 +93,12 @@ impl Coordinating<'_> {
                 Request::Joins(joins) => (Recipient::Broker(to), Typed::new(joins)),
                 Request::Question(question) => (Recipient::Relay(to), question),
             };
-            let order = Order::Call(Box::new(Outgoing {
+            self.desk.shared.mail.calls.call(Call {
                 ticket,
                 to,
                 request,
                 until,
-            }));
-            self.desk.shared.mail.quorum.order([order]);
+            });
         }
     }
 

@@ -16,9 +16,8 @@ use super::parked::{AskedFor, Change, Parked, Remote, Then, Waiting};
 use crate::asker::Asker;
 use crate::control::command::Command;
 use crate::control::log::Written;
-use crate::mail::quorum::Order;
-use crate::mail::quorum::Outgoing;
-use crate::mail::quorum::Recipient;
+use crate::mail::calls;
+use crate::mail::calls::Recipient;
 use crate::meters::meter::Refusal;
 use crate::net::{Address, Chunk, Connections, Outcome, Reply};
 use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
@@ -264,11 +263,10 @@ impl Call<'_> {
     ) -> Outcome {
         let until = self.desk.now.plus(patience);
         let ticket = self.ticket();
-        let outgoing = Outgoing::new((ticket, to), request, until);
+        let call = calls::Call::new((ticket, to), request, until);
         let finish = Box::new(finish);
         let outcome = self.park(Waiting::Remote(Remote { finish }));
-        let order = Order::Call(Box::new(outgoing));
-        self.desk.shared.mail.quorum.order([order]);
+        self.desk.shared.mail.calls.call(call);
         outcome
     }
 

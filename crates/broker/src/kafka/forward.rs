@@ -15,7 +15,7 @@ use wire::{ApiKey, Message, Reader, decode_request_header};
 use super::api::incremental_alter_configs;
 use super::call::Call;
 use crate::control::envelope::{self, EnvelopeAnswer};
-use crate::mail::quorum::Recipient;
+use crate::mail::calls::Recipient;
 use crate::net::{Outcome, Reply};
 use crate::peers::Answer;
 

@@ -1,5 +1,6 @@
 //! The mailboxes of one broker's threads.
 
+pub(crate) mod calls;
 pub(crate) mod followers;
 pub(crate) mod inboxes;
 pub(crate) mod question;
@@ -17,6 +18,8 @@ pub(crate) struct Mail {
     pub(crate) inboxes: Inboxes,
     /// Orders for the worker of the quorum.
     pub(crate) quorum: Arc<quorum::Mailbox>,
+    /// Requests for other nodes.
+    pub(crate) calls: Arc<calls::Mailbox>,
     /// News for the worker that follows leaders.
     pub(crate) followers: Arc<followers::Mailbox>,
 }

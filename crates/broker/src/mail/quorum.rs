@@ -4,52 +4,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use env::Wake;
-use model::{BrokerId, Instant, LeaderEpoch, Ticket};
+use model::{BrokerId, LeaderEpoch, Ticket};
 use parking_lot::Mutex;
 use raft::{CallId, Caller, Election, Fill, Peer, Request, Response, SnapshotId, VoteNumber};
 
 use crate::mail::inboxes::{Inbox, Redeemed};
-use crate::peers::{Encodable, Typed};
 
 /// A request of another node that waits at a door.
 pub(crate) struct Question {
     pub(crate) ticket: Ticket,
     pub(crate) request: Request,
-}
-
-/// The node that a request of this one is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recipient {
-    /// The active controller, whichever that is. Asked again until it answers as such.
-    Controller,
-    /// Asked once.
-    Broker(BrokerId),
-    /// Asked once, for an operation of this node: what waits there holds up no other request of this node.
-    Relay(BrokerId),
-}
-
-/// A request of this node to another. Its answer is put into the inbox of the ticket, as [`Redeemed::Replied`].
-pub(crate) struct Outgoing {
-    pub(crate) ticket: Ticket,
-    pub(crate) to: Recipient,
-    pub(crate) request: Typed,
-    /// From then on there is no answer.
-    pub(crate) until: Instant,
-}
-
-impl Outgoing {
-    pub(crate) fn new(
-        (ticket, to): (Ticket, Recipient),
-        request: impl Encodable + 'static,
-        until: Instant,
-    ) -> Outgoing {
-        Outgoing {
-            ticket,
-            to,
-            request: Typed::new(request),
-            until,
-        }
-    }
 }
 
 /// A task of the worker.
@@ -74,7 +38,6 @@ pub(crate) enum Order {
         fill: Option<Fill>,
     },
     Ask(Box<Question>),
-    Call(Box<Outgoing>),
     /// Bytes of a snapshot that is fetched.
     WriteSnapshot {
         id: SnapshotId,

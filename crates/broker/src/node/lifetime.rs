@@ -38,6 +38,7 @@ impl EndListener for Mail {
     fn on_shard_ended(&self, is_last: bool) {
         if is_last {
             self.quorum.wake();
+            self.calls.wake();
         } else {
             self.inboxes.wake_shards();
         }

@@ -9,7 +9,6 @@ use super::change::{self, Begun};
 use super::{Desk, topics, txns};
 use crate::asker::Asker;
 use crate::control::command::{self, Command, Done, Kind, Terms};
-use crate::mail::quorum::Order;
 use crate::peers::Answer;
 
 /// How far a command came.
@@ -115,9 +114,8 @@ fn call(
     };
     let kind = command.kind();
     match command.call(ticket, &terms) {
-        Ok(outgoing) => {
-            let order = Order::Call(Box::new(outgoing));
-            desk.shared.mail.quorum.order([order]);
+        Ok(call) => {
+            desk.shared.mail.calls.call(call);
             Commanded::There(Called { kind })
         }
         Err(_) => Commanded::Nowhere,

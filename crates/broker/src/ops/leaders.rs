@@ -15,8 +15,8 @@ use model::{BrokerId, Ticket};
 use wire::{ErrorCode, Uuid};
 
 use super::Desk;
+use crate::mail::calls::{Call, Recipient};
 use crate::mail::question::Reach;
-use crate::mail::quorum::{Order, Outgoing, Recipient};
 use crate::peers::Encodable;
 use crate::topics::Topic;
 
@@ -96,8 +96,7 @@ impl Desk {
         patience: Duration,
     ) {
         let whom = (ticket, Recipient::Relay(leader));
-        let outgoing = Outgoing::new(whom, request, self.now.plus(patience));
-        let order = Order::Call(Box::new(outgoing));
-        self.shared.mail.quorum.order([order]);
+        let call = Call::new(whom, request, self.now.plus(patience));
+        self.shared.mail.calls.call(call);
     }
 }

@@ -4,7 +4,6 @@
 mod find_cluster;
 mod probes;
 mod register_controller;
-mod requests;
 mod snapshots;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +19,6 @@ use raft::{CallId, Caller, Election, Endpoint, Event, Failure, Fill, Peer, Reque
 use wire::{ApiKey, ErrorCode, Records};
 
 use self::probes::{Probed, Suspect};
-use self::requests::Held;
 use super::controller_registration::ControllerRegistration;
 use super::membership::{self, Membership, Waiting};
 use super::snapshot_writer::SnapshotDesk;
@@ -28,7 +26,7 @@ use crate::control::lifecycle::{self, Ask, Leaving};
 use crate::control::snapshot_files::SnapshotDir;
 use crate::control::{log_read, vote_file};
 use crate::mail::inboxes::Redeemed;
-use crate::mail::quorum::{Order, Outgoing, Question};
+use crate::mail::quorum::{Order, Question};
 use crate::peers::{
     Answer, Encodable, Lane, Links, Lost, Outbound, QuorumRequest, Reply, quorum_answer,
 };
@@ -47,7 +45,6 @@ enum Author {
     Lifecycle(Ask),
     ControllerRegistration,
     FindCluster,
-    Request(Box<Outgoing>),
     Probe(Suspect),
 }
 
@@ -66,10 +63,6 @@ pub(crate) struct QuorumWorker {
     /// When the leader is asked for the id of the cluster, while that is not known.
     finds_cluster_at: Option<Instant>,
     clusters_asked_for: u32,
-    /// Requests for a controller that there is not, and when they are tried again.
-    waiting: VecDeque<Box<Outgoing>>,
-    waiting_until: Option<Instant>,
-    held: Vec<Held>,
     /// Brokers that are dialled again, and when.
     suspects: Vec<(Instant, Suspect)>,
     /// `None` in a cluster of one, whose broker registers when it starts, and where this node is no broker.
@@ -123,9 +116,6 @@ impl QuorumWorker {
             unwritten_until: None,
             finds_cluster_at: None,
             clusters_asked_for: 0,
-            waiting: VecDeque::new(),
-            waiting_until: None,
-            held: Vec::new(),
             suspects: Vec::new(),
             membership,
             reserve,
@@ -187,7 +177,6 @@ impl QuorumWorker {
                 fill,
             } => self.answer(caller, *response, fill),
             Order::Ask(question) => self.ask(*question),
-            Order::Call(outgoing) => self.call(outgoing),
             Order::WriteSnapshot {
                 id,
                 position,
@@ -331,9 +320,6 @@ impl QuorumWorker {
 
     fn on_failed(&mut self, of: Author, why: Lost) {
         match of {
-            Author::Request(outgoing) if !may_go_again(&outgoing, why) => {
-                self.reply(outgoing.ticket, None);
-            }
             Author::Quorum(call) => self.fail(
                 call,
                 match why {
@@ -345,7 +331,6 @@ impl QuorumWorker {
             Author::ControllerRegistration => self.on_controller_registered(None),
             // It is asked again.
             Author::FindCluster => {}
-            Author::Request(outgoing) => self.try_again(outgoing),
             Author::Probe(suspect) => self.on_probed(
                 suspect,
                 match why {
@@ -368,7 +353,6 @@ impl QuorumWorker {
             }
             Author::ControllerRegistration => self.on_controller_registered(Some(answer)),
             Author::FindCluster => self.on_cluster_found(answer),
-            Author::Request(outgoing) => self.on_reply(outgoing, answer),
             Author::Probe(suspect) => self.on_probed(suspect, Probed::Answered),
         }
     }
@@ -384,6 +368,7 @@ impl QuorumWorker {
             self.links.end_others(poller, Lane::Controller, endpoint);
             self.links.end_others(poller, Lane::Lifecycle, endpoint);
         }
+        self.shared.mail.calls.set_controller(known.clone());
         self.controller = known;
     }
 
@@ -562,8 +547,6 @@ impl QuorumWorker {
             self.shared.metadata.next_deadline(),
             self.unwritten_until,
             self.finds_cluster_at,
-            self.waiting_until,
-            self.held.iter().map(|held| held.until).min(),
             self.suspects.iter().map(|(at, _)| *at).min(),
             self.links.next_deadline(),
             lifecycle.and_then(|membership| membership.life.next_deadline()),
@@ -624,8 +607,6 @@ impl Worker for QuorumWorker {
         self.take_snapshot_if_due(now);
         self.follow_controller();
         self.find_cluster(now);
-        self.retry_waiting(now);
-        self.release_held(now);
         self.dial_again(now);
         self.live(now);
         self.complain_of_silence(now);
@@ -649,16 +630,6 @@ impl Worker for QuorumWorker {
     fn park(&mut self, until: Option<Instant>) {
         let timeout = until.map(|until| until.since(self.shared.env.clock.now()));
         self.poll(timeout);
-    }
-}
-
-/// True if the request of a client may be sent once more. Asked a second time, a controller that carried it out refuses it as done, which is
-/// not so for the client; a node that does not know it will not know it in a moment.
-fn may_go_again(outgoing: &Outgoing, why: Lost) -> bool {
-    match why {
-        Lost::Ended { was_sent } => !was_sent || outgoing.request.key() != ApiKey::Envelope,
-        Lost::Refused => true,
-        Lost::Unsupported => false,
     }
 }
 

@@ -28,11 +28,9 @@ use super::dirs::DirWishes;
 use super::isr::{self, IsrWishes};
 use super::repair::Repairer;
 use super::unheard::{Fallen, Followers, Leaders};
+use crate::mail::calls::{Call, Recipient};
 use crate::mail::followers::Mailbox;
 use crate::mail::inboxes::Redeemed;
-use crate::mail::quorum::Order;
-use crate::mail::quorum::Outgoing;
-use crate::mail::quorum::Recipient;
 use crate::peers::{Answer, Encodable, Lane, Links, Reply};
 use crate::shared::Shared;
 
@@ -99,9 +97,10 @@ pub(crate) struct ReplicaWorker {
 impl ReplicaWorker {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        (mailbox, inbox): (Arc<Mailbox>, InboxId),
+        inbox: InboxId,
         poller: Box<dyn Poller>,
     ) -> ReplicaWorker {
+        let mailbox = Arc::clone(&shared.mail.followers);
         let look_at = shared.env.clock.now();
         let links = Links::new(shared.ceilings.clone(), Arc::clone(&shared.names));
         // Those that the start has opened.
@@ -683,9 +682,8 @@ impl ReplicaWorker {
         };
         let until = now.plus(CONTROLLER_WAIT_MAX);
         let recipient = (ticket, Recipient::Controller);
-        let outgoing = Outgoing::new(recipient, request, until);
-        let order = Order::Call(Box::new(outgoing));
-        self.shared.mail.quorum.order([order]);
+        let call = Call::new(recipient, request, until);
+        self.shared.mail.calls.call(call);
     }
 
     fn on_isr_reply(&mut self, answer: Option<Answer>) {
