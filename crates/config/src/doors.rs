@@ -137,7 +137,7 @@ impl Doors {
         let Some(door) = self.controllers.first() else {
             return Ok(None);
         };
-        // Kafka has a name of the controller that no protocol is said for speak PLAINTEXT.
+        // A controller listener that the protocol map lacks defaults to PLAINTEXT, as in Kafka.
         let protocol = self.protocols.get(&door.name);
         speaks_plaintext(&door.name, protocol.map_or("PLAINTEXT", String::as_str))?;
         Ok(Some(door))

@@ -322,7 +322,7 @@ pub fn read(bytes: &Bytes, id: SnapshotId) -> Result<(Image, Head), CheckpointEr
         loader.add(&reader.on_batch(&batch)?)?;
     }
     let head = reader.finish()?;
-    // The start of another batch, which is not cut.
+    // Trailing bytes after the footer.
     if !batches.rest().is_empty() {
         return Err(CheckpointError::AfterFooter);
     }

@@ -92,7 +92,7 @@ impl Calls {
         });
     }
 
-    /// After a change of state no answer of before counts, and nobody rests.
+    /// Forgets all calls and pauses after a change of state: no answer to an earlier call counts.
     pub(crate) fn reset(&mut self) {
         self.lines.clear();
     }

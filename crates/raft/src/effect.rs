@@ -68,7 +68,7 @@ pub enum Left {
     Resigned,
 }
 
-/// Something an operator should read; the quorum goes on.
+/// An event that an operator should read of. The quorum works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alarm {
     /// The vote file is damaged, lost or older than the log: this node does not vote, so that it cannot vote twice.
@@ -125,7 +125,7 @@ pub enum Alarm {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// This replica led `epoch`, and does no more. In front of the [`Effect::LeaderChanged`] that goes with it, if it was active.
+    /// This replica no longer leads `epoch`. Precedes the [`Effect::LeaderChanged`] of the same step, if this replica was active.
     OfficeLeft {
         epoch: LeaderEpoch,
         why: Left,

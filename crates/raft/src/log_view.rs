@@ -160,7 +160,7 @@ impl LogView {
         );
         self.end = to;
         self.durable = self.durable.min(to);
-        // The entry of the start stays: it is the snapshot's. Another one may begin there as well, and goes.
+        // The entry of the start is the snapshot's and stays. Another entry with the same start is removed.
         let start = self.start;
         let of_snapshot = self.epochs.first().copied();
         let of_snapshot = of_snapshot.filter(|first| Offset::ZERO < start && first.start <= start);
@@ -205,7 +205,7 @@ impl LogView {
         older
     }
 
-    /// Notes a snapshot on disk. One that ends below the log start is a leftover: it says nothing that the log goes on from.
+    /// Notes a snapshot on disk. One that ends below the log start is of no use: the log does not continue it.
     pub fn add_snapshot(&mut self, id: SnapshotId, size: u64) {
         if id.end >= self.start {
             self.snapshots.insert(id, size);

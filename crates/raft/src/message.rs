@@ -15,7 +15,7 @@ use crate::voters::Endpoint;
 /// Name of the metadata log; it has one partition, number 0.
 pub const TOPIC: &str = "__cluster_metadata";
 
-/// Its topic id, a constant of the protocol.
+/// Topic id of the metadata log, a constant of the protocol.
 pub const TOPIC_ID: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
 #[derive(Clone, Debug, PartialEq)]

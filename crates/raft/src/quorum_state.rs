@@ -2,7 +2,7 @@
 //!
 //! Owns their contents and what makes them believable; the driver writes them. Order of a write: the check file with the sums of the
 //! old and of the new contents; then the contents; each under another name, synced, renamed, the directory synced. So a crash leaves
-//! contents that the check file knows, old or new. Old is right: nobody was told of the new ones yet. The first write of a directory
+//! contents that the check file knows, old or new. The old contents are right: nothing was sent that rests on the new ones. The first write of a directory
 //! is the other way round, so that a check file without contents is always a loss.
 //!
 //! A file that is damaged, or lost while its check file is there, is [`VoteFile::Lost`]: the node does not vote until it is added
@@ -51,7 +51,7 @@ pub enum VoteFile {
     Lost,
 }
 
-/// Contents of the vote file, in the version that goes with `kraft.version`.
+/// Contents of the vote file, in the version that belongs to `kraft.version`.
 #[must_use]
 pub fn encode(election: &Election, kraft_version: i16, voters: &VoterSet) -> String {
     let leader = election.leader.map_or(-1, |id| id.0);

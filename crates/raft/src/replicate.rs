@@ -28,7 +28,7 @@ const PARKED_MAX: usize = 10_000;
 /// The place a follower names, judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It is in this log.
+    /// The place is in this log.
     Valid,
     Diverging(EpochEnd),
     /// The log starts behind it.
@@ -234,7 +234,7 @@ impl Quorum {
         }
     }
 
-    /// Another process goes by this node's id. One with the same directory may be this node itself, of a moment ago.
+    /// Another process uses this node's id. One with the same directory may be an earlier run of this node.
     fn meet_double(&mut self, directory: Uuid) {
         let me = self.me.replica;
         if directory != me.directory {
@@ -453,7 +453,7 @@ impl Quorum {
         is_of_use
     }
 
-    /// The leader's log goes another way behind `told`.
+    /// Truncates this log to where it agrees with the leader's, which differs behind `told`.
     fn cut(&mut self, at: Moment, told: EpochEnd) -> bool {
         let to = self.log.lineage().cut_to(told);
         let committed = self.watermark.unwrap_or_default().max(self.log.start());
@@ -462,7 +462,7 @@ impl Quorum {
             return false;
         }
         if to == self.log.end() {
-            // It called a log diverging that its own words do not cut.
+            // The leader reported a divergence, and its own epochs truncate nothing.
             return false;
         }
         self.log.cut(to);

@@ -53,7 +53,7 @@ impl Shunned {
         self.0.insert(leader, lacking);
     }
 
-    /// Its log is a continuation of ours after all.
+    /// The leader's log continues this one after all.
     pub(crate) fn forget(&mut self, leader: BrokerId) {
         self.0.remove(&leader);
     }
@@ -99,7 +99,7 @@ impl Quorum {
         let pause = self.settings.fetch_timeout;
         self.shunned.note(leader, epoch, at.now, pause);
         self.become_unattached(at, epoch, Some(leader));
-        // It has nothing else to say before its next epoch.
+        // The leader has nothing else to say before its next epoch.
         self.calls.rest(Target::Node(leader), at.now, pause);
     }
 }

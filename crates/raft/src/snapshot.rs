@@ -335,7 +335,7 @@ impl Quorum {
         if error == Ok(ErrorCode::SnapshotNotFound)
             || error.is_ok_and(|e| e == ErrorCode::PositionOutOfRange)
         {
-            // It went while we read it. The next fetch names another one.
+            // The leader deleted the snapshot while this node read it. The next fetch names another one.
             let id = download.id;
             follower.download = None;
             follower.hear(at.now, self.settings.fetch_timeout);
@@ -414,7 +414,7 @@ impl Quorum {
         {
             follower.download = None;
             follower.hear(at.now, self.settings.fetch_timeout);
-            // The leader's own file may be what is damaged: it would be fetched as fast as the network goes.
+            // The leader's own file may be damaged: without a pause it would be fetched without end.
             let pause = self.settings.fetch_timeout / 4;
             if let Some(leader) = leader.map(Target::Node) {
                 self.calls.rest(leader, at.now, pause);

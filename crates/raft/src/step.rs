@@ -178,7 +178,7 @@ impl Quorum {
     }
 
     fn poll(&mut self, at: Moment) {
-        // Before a request leaves: it carries the id, and waits until that is stored.
+        // Taken before a request is sent: the request carries the id, and waits until the id is stored.
         self.take_committed_cluster();
         for _ in 0..TURNS_MAX {
             if !self.turn(at) {
@@ -382,7 +382,7 @@ impl Quorum {
         self.effects.push(Effect::Refused { tag, why });
     }
 
-    /// At most one alarm of a kind for each epoch: a peer may repeat its slip with every message.
+    /// Reports an alarm of each kind once an epoch: a peer may repeat its error with every message.
     pub(crate) fn alarm_once(&mut self, alarm: Alarm) {
         let (epoch, kinds) = &mut self.alarmed;
         if *epoch != self.election.epoch {

@@ -49,7 +49,7 @@ impl Settings {
         self.fetch_timeout * 3 / 2
     }
 
-    /// A voter that has not fetched for so long is told again who leads.
+    /// The leader sends BeginQuorumEpoch again to a voter that has not fetched for this time.
     #[must_use]
     pub fn begin_epoch(&self) -> Duration {
         self.fetch_timeout / 2
@@ -90,7 +90,7 @@ impl Jitter {
         z ^ (z >> 31)
     }
 
-    /// From `base` to just below twice as much.
+    /// A random time from `base` to just below twice `base`.
     pub(crate) fn stretch(&mut self, base: Duration) -> Duration {
         let nanos = base.as_nanos() as u64;
         if nanos == 0 {

@@ -256,7 +256,7 @@ impl Quorum {
         }
         let granted = part.vote_granted;
         let timeout = self.settings.election_timeout;
-        // As far as a refusal is none of the majority, which ends it: where the rest is dead, nothing else would come in time.
+        // A pause after a refusal that does not decide the vote: where the other voters are dead, no other answer comes in time.
         let pause = |jitter: &mut Jitter, part| at.now.plus(jitter.stretch(timeout / part));
         match &mut self.role {
             Role::Prospective(state) => {

@@ -209,7 +209,7 @@ impl VoterSet {
         old.is_some().then_some(set)
     }
 
-    /// True if every majority of one set meets every majority of the other: at most one voter goes and one comes.
+    /// True if every majority of one set meets every majority of the other: at most one voter is removed and one added.
     #[must_use]
     pub fn overlaps(&self, other: &VoterSet) -> bool {
         let lacks = |a: &VoterSet, b: &VoterSet| {

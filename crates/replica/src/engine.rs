@@ -259,7 +259,7 @@ fn missing(end: Offset, brought: Brought) -> Option<u64> {
     Some(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
-/// The session that a replica changes to. The two bounds are apart, so that none goes to and fro.
+/// The session that a replica changes to. The two bounds differ, so that no replica alternates between the sessions.
 fn other_way(way: Way, missing: Option<u64>, is_throttled: bool, terms: Terms) -> Option<Way> {
     let near = u64::try_from(terms.partition_bytes_max).unwrap_or(0);
     match (way, missing?) {

@@ -5,7 +5,7 @@
 //! one reports what is synced, which has the leader answer the first. Answers come in the order of the requests. The requests of a bulk
 //! session go when all that came is synced, so that no more is asked of a disk than it takes. So do those to a leader of Kafka, one at
 //! a time: it takes the fetch offset for what is synced. A partition that cannot go on rests by itself; a link that is lost rests,
-//! and then everything is asked for anew.
+//! and then all partitions are fetched in a new session.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub enum Step {
         epoch: LeaderEpoch,
         told: EpochEnd,
     },
-    /// The leader's log begins behind the end of this one, with a record of this epoch: begin anew there, and report with
+    /// The leader's log begins behind the end of this one, with a record of this epoch: restart the log there, and report with
     /// [`Puller::on_cut`].
     Restart {
         key: Key,
@@ -94,7 +94,7 @@ struct Part {
     is_new: bool,
     /// Answers to requests before this one mean nothing for it.
     listed_in: u64,
-    /// It is not asked for until then; at no time if it never is.
+    /// Until when the partition is left out of requests; for ever with `Some(None)`.
     rests: Option<Option<Instant>>,
 }
 
@@ -111,7 +111,7 @@ pub struct Puller {
     parts: BTreeMap<Key, Part>,
     changed: BTreeSet<Key>,
     forgotten: BTreeSet<Key>,
-    /// Those that are asked for and have more than is synced.
+    /// Fetched partitions whose logs have more than is synced.
     unsynced: BTreeSet<Key>,
     /// Partitions that are asked for again, and when.
     resting: BTreeSet<(Instant, Key)>,
@@ -124,7 +124,7 @@ pub struct Puller {
     rests_until: Option<Instant>,
 }
 
-/// As the leader knows it: 0 and 0 for one that is to be made.
+/// The session as the leader knows it; id and epoch are 0 for one that is to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Session {
     id: i32,
@@ -222,7 +222,7 @@ impl Puller {
         part.is_some()
     }
 
-    /// The log has grown, or more of it is synced. One that has less than was reported is another log, of which everything is said anew.
+    /// The log has grown, or more of it is synced. A log that has less than was reported is another one: all of it is reported again.
     pub fn on_moved(&mut self, key: Key, at: Point) {
         let is_less = |part: &Part| at.end < part.at.end || at.synced < part.at.synced;
         if self.parts.get(&key).is_some_and(is_less) {
@@ -239,7 +239,7 @@ impl Puller {
         self.look_at_synced(key);
     }
 
-    /// The log was cut or begun anew, or what was sent could not be taken: the leader goes on at the end of it.
+    /// The log was truncated or restarted, or what was sent could not be taken: the leader continues at its end.
     pub fn on_cut(&mut self, key: Key, at: Point) {
         if let Some(part) = self.parts.get_mut(&key) {
             (part.at, part.is_new, part.listed_in) = (at, true, u64::MAX);
@@ -281,7 +281,7 @@ impl Puller {
     }
 
     /// The next request, if one is to go now. A broker that has not registered asks for nothing: a leader cannot distinguish its word from that of
-    /// an earlier life. With each registration the session begins anew, so that all of it is said again (KIP-903).
+    /// an earlier life. Each registration begins a new session, in which all partitions are reported again (KIP-903).
     pub fn request(
         &mut self,
         broker_epoch: i64,
@@ -415,7 +415,7 @@ impl Puller {
         topics
     }
 
-    /// The link was lost, or cannot be made: everything is asked for anew after a pause.
+    /// The link was lost, or cannot be made: a new session begins after a pause.
     pub fn on_lost(&mut self, terms: Terms, now: Instant) {
         self.under_way.clear();
         self.begin_anew();

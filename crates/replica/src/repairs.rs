@@ -3,7 +3,7 @@
 //! Replicas in sync have the same batches, so any of them may be asked, also by the leader; they are asked as one that compares replicas
 //! asks, who is shown what the disk has. One place at a time for each log directory, one request at a time for each place. A replica that
 //! has not those very batches is not asked again; one that cannot be reached, or that is itself under repair, is, after a
-//! pause that grows. When all have refused, or it took too long, the place is given up, and its readers are told.
+//! pause that grows. When all have refused, or it took too long, the place is given up, and its readers get an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,16 +17,16 @@ use wire::records::{Batch, BatchError, Source};
 
 use crate::puller::Key;
 
-/// Of one that compares replicas, in Kafka's words a debugging consumer.
+/// Replica id of a reader that compares replicas, Kafka's debugging consumer.
 const COMPARISON: i32 = -2;
 /// Asked for at once; a larger batch comes whole.
 const FETCH_BYTES: i32 = 1 << 20;
-/// Kept in memory until it is written, for each log directory. A file that lost more is a case for a replica that is made anew.
+/// Kept in memory until it is written, for each log directory. A replica whose file lost more has to be made from scratch.
 const BYTES_MAX: u64 = 64 << 20;
 /// Between two rounds of requests that nobody answered: the first pause, doubled up to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// Some two minutes: a broker that starts anew is waited for.
+/// About two minutes: long enough for a broker that restarts.
 const ROUNDS_MAX: u32 = 12;
 /// Some seconds: replicas that have the same damage ask each other, and none of them is going to have it well.
 const DAMAGED_ROUNDS_MAX: u32 = 4;
@@ -52,7 +52,7 @@ pub struct Missing {
 pub struct Sources {
     /// Replicas elsewhere, in sync or not.
     pub others_count: usize,
-    /// Those in sync, in the order in which they are to be asked.
+    /// Replicas in sync, in the order in which they are to be asked.
     pub in_sync: Vec<BrokerId>,
 }
 
@@ -101,7 +101,7 @@ pub enum Answer {
         high_watermark: Offset,
     },
     Refused(ErrorCode),
-    /// It did not answer.
+    /// The broker did not answer.
     Lost,
 }
 
@@ -121,7 +121,7 @@ pub enum GaveUp {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Effect {
     Ask(Ask),
-    /// These are the batches; whether they fit is to be reported: the place goes, or [`Repairs::on_refused`].
+    /// Batches for a place. The driver reports whether they fit: the place is no longer damaged, or [`Repairs::on_refused`].
     Bring {
         place: Place,
         broker: BrokerId,
@@ -150,11 +150,11 @@ enum Stage {
 struct Want {
     missing: Missing,
     stage: Stage,
-    /// They have something else.
+    /// Brokers that have other batches there.
     denied: BTreeSet<BrokerId>,
-    /// They gave nothing in this round.
+    /// Brokers that gave nothing in this round.
     lost: BTreeSet<BrokerId>,
-    /// Those of them that said why: what they have cannot be read either.
+    /// Those of `lost` whose own batches cannot be read either.
     damaged: BTreeSet<BrokerId>,
     rounds: u32,
     /// Rounds in which all said so.
@@ -196,7 +196,7 @@ pub struct Repairs {
 }
 
 impl Repairs {
-    /// These places of a directory are to be repaired, and no others.
+    /// The places of a directory that are to be repaired; others are forgotten.
     pub fn on_damages(&mut self, dir: usize, damages: &BTreeMap<Place, Missing>) {
         (self.wants).retain(|place, _| place.dir != dir || damages.contains_key(place));
         for (place, missing) in damages {
@@ -287,7 +287,7 @@ impl Repairs {
                 records,
                 high_watermark,
             } => (records, high_watermark),
-            // It has the same damage, and nobody who has it well; else it may be well another time.
+            // A broker with the same damage that finds no sound replica, or one whose refusal is final. Other refusals may end.
             Answer::Refused(code) if code == ErrorCode::CorruptMessage || !code.is_retriable() => {
                 want.denied.insert(broker);
                 return None;
@@ -304,7 +304,7 @@ impl Repairs {
                 return None;
             }
         };
-        // It has to know that they are committed: then they are the same everywhere.
+        // The broker has to know that the batches are committed: committed batches are the same everywhere.
         if high_watermark < want.missing.to {
             want.lost.insert(broker);
             return None;

@@ -10,7 +10,7 @@ const NANOS: i128 = 1_000_000_000;
 /// See the module.
 #[derive(Debug)]
 pub struct Throttle {
-    /// In byte nanoseconds, so that no time is too short to count. Below zero for what is owed.
+    /// In billionths of a byte, so that no time is too short to count. Negative while more was taken than allowed.
     credit: i128,
     since: Instant,
 }

@@ -46,7 +46,7 @@ pub(crate) enum Leaving {
 pub(crate) enum Turn {
     /// Clients may come.
     Serve,
-    /// Nothing keeps the broker any more.
+    /// The controller lets the broker stop.
     Stop,
 }
 

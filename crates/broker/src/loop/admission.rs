@@ -251,7 +251,7 @@ impl Shard {
             .map(|connection| connection.id)
             .collect();
         deaf.into_iter().for_each(|conn| self.close(conn));
-        // In the order of their ids: what is given back when decides what an account keeps.
+        // Ordered by connection id: the budget must not depend on hash order.
         let idle: BTreeSet<ConnId> = self
             .connections
             .values()

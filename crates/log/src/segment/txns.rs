@@ -32,7 +32,7 @@ pub(crate) enum Standing {
     Sound,
     /// Entries may be missing.
     Doubtful,
-    /// They are, and the batches do not show them: this is why.
+    /// Entries are missing and cannot be rebuilt from the batches; the reason.
     Lost(Damage),
 }
 

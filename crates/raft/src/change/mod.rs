@@ -33,11 +33,11 @@ pub(crate) enum Change {
 /// The thing that a voter lacks, so that the voters cannot go into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// It has not said that it supports `kraft.version` 1.
+    /// The voter has not said that it supports `kraft.version` 1.
     Level,
-    /// It has not fetched for a moment, or two processes fetch with its number.
+    /// The voter has not fetched for a moment, or two processes fetch with its number.
     Fetches,
-    /// It described another directory than the one that it fetches for.
+    /// The voter described another directory than the one that it fetches for.
     Directory,
 }
 
@@ -219,7 +219,7 @@ impl Quorum {
         let other = self.history.voters().get(me.id);
         match other.map(|voter| voter.replica) {
             _ if self.is_voter() => self.send_update_voter(at, leader),
-            // Its disk of before still has the vote.
+            // The directory that this node had before is still the voter.
             Some(old) => self.send_remove_voter(at, leader, old),
             None => self.send_add_voter(at, leader),
         }

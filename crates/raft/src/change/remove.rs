@@ -61,7 +61,7 @@ impl Quorum {
                 deadline,
             }));
         }
-        // With one voter left the record may be committed already.
+        // The record may be committed already if one voter is left.
         self.on_committed();
         Ok(())
     }

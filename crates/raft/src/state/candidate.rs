@@ -61,7 +61,7 @@ impl Quorum {
             if self.may_stand() {
                 self.become_prospective(at);
             } else {
-                // Its vote is out: the epoch is over for it.
+                // This candidate has voted for itself in the epoch, which is over for it.
                 let epoch = LeaderEpoch(self.election.epoch.0 + 1);
                 self.become_unattached(at, epoch, None);
             }

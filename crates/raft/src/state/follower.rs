@@ -19,10 +19,10 @@ pub(crate) struct Follower {
     pub(crate) has_fetched: bool,
     /// When to look whether the leader's idea of this voter is right.
     pub(crate) update_deadline: Instant,
-    /// True once a leader without `kraft.version` 1 was told of us.
+    /// True once this voter has described itself to a leader without `kraft.version` 1.
     pub(crate) has_updated: bool,
     pub(crate) download: Option<Download>,
-    /// The end of the leader's log when it first had no records for this replica, while that does not count.
+    /// The leader's end at this replica's first empty fetch, kept while the replica is not counted as a voter.
     pub(crate) confirms_behind: Option<Offset>,
     /// Connections to the leader that were refused or ended since it answered last.
     pub(crate) losses: u8,

@@ -25,13 +25,13 @@ const OBSERVERS_MAX: usize = 10_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     pub(crate) replica: Replica,
-    /// Its synced end; None if it has not fetched from this leader.
+    /// The replica's synced end; None if it has not fetched from this leader.
     pub(crate) end: Option<Offset>,
     pub(crate) last_fetch: Option<Moment>,
     pub(crate) last_caught_up: Option<Moment>,
     /// The leader's end when it last fetched.
     leader_end: Offset,
-    /// It has the id of the cluster for good, and refuses what is of another.
+    /// True if the replica has stored the id of the cluster, and refuses requests of another.
     pub(crate) has_cluster: bool,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct Leader {
 }
 
 impl Quorum {
-    /// Takes office: the first batch of the epoch says so, and is the first to be committed in it.
+    /// Becomes the leader. The first batch of the epoch names it, and is the first to be committed in it.
     pub(crate) fn become_leader(&mut self, at: Moment, granting: &[BrokerId]) {
         self.leave();
         let me = self.me.replica;

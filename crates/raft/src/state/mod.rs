@@ -169,7 +169,7 @@ impl Quorum {
             "epoch {epoch} does not follow {}",
             self.election.epoch
         );
-        // A wait that has begun goes on: a stream of candidates must not keep a voter from standing itself.
+        // A wait that has begun is kept: a stream of candidates must not stop a voter from becoming one itself.
         let begun = match &self.role {
             Role::Unattached(state) => state.deadline,
             Role::Candidate(state) => Some(state.deadline),

@@ -35,7 +35,7 @@ impl Quorum {
         let Role::Resigned(state) = &self.role else {
             return false;
         };
-        // Nobody else could be told, or elected.
+        // No other voter can be notified or elected.
         let is_alone = self.history.voters().is_only(self.me.replica);
         if is_alone && self.may_stand() {
             self.become_prospective(at);

@@ -156,7 +156,7 @@ fn bulk_rests_as_long_as_it_took_while_others_are_at_work() {
     bring(&mut engine, 1_000, 20);
     assert!(bulk(&mut engine, 8, 25).is_none(), "it is not synced");
     engine.on_moved(key(1), at(1_000, 1_000));
-    // It took 20 ms until it was synced, and others were at work.
+    // The sync took 20 ms, in which other partitions were fetched.
     assert!(bulk(&mut engine, 8, 30).is_none());
     assert_eq!(engine.next_deadline(), Some(millis(50)));
     assert!(bulk(&mut engine, 9, 49).is_none());

@@ -70,7 +70,7 @@ fn asked(effects: &[Effect]) -> Vec<(u64, i32, i64)> {
     asks.collect()
 }
 
-/// The one request that goes: its number and the broker.
+/// The one request that is sent: its number and the broker.
 fn ask(repairs: &mut Repairs, now: u64, sources: &Sources) -> (u64, i32) {
     let effects = repairs.advance(seconds(now), |_| sources.clone());
     let [(number, broker, _)] = asked(&effects)[..] else {

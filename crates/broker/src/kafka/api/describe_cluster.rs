@@ -121,7 +121,7 @@ fn brokers(request: &DescribeClusterRequest, view: &View<'_>) -> Vec<DescribeClu
     brokers.filter_map(describe).collect()
 }
 
-/// The voters, where other nodes find them. One that is alone is at the door of its broker.
+/// The voters, where other nodes find them. A lone voter is reached at its broker's listener.
 fn controllers(quorum: &Quorum, view: &View<'_>) -> Vec<DescribeClusterBroker> {
     let at_broker = |id: BrokerId| {
         let address = view.endpoint(view.image.broker(id)?)?;
