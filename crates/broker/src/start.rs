@@ -19,7 +19,7 @@ use env::{Bell, Env};
 use log::journal::SYNCS_MAX;
 use meta::decide::register_broker::{self, begin_leader_epochs, register_broker};
 use meta::record::Record;
-use meta::{Endpoint, Image, ReplayError};
+use meta::{Endpoint, Image};
 use model::{InboxId, LeaderEpoch, Offset};
 use parking_lot::Mutex;
 use partition::{InMemory, OpenError};
@@ -93,8 +93,6 @@ pub enum StartError {
     Boot(#[from] BootError),
     #[error("cannot write the vote of this node to {}, which must keep it", .0.display())]
     Vote(PathBuf),
-    #[error(transparent)]
-    Replay(#[from] ReplayError),
     #[error("cannot write the metadata log: {0:?}")]
     Write(ErrorCode),
 }
