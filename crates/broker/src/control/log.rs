@@ -260,14 +260,14 @@ impl MetadataLog {
         if applied.has_unclean_changed {
             self.look_for_unclean();
         }
+        // Coordinators come and go with partitions, which change while nobody asks the shards for anything.
+        if applied.have_topics_changed {
+            mail.inboxes.wake_shards();
+        }
         if state.is_alone() {
             return;
         }
         mail.calls.on_published(image.end());
-        // Coordinators come and go with leaders, which in a cluster change while nobody asks this broker for anything.
-        if applied.have_topics_changed {
-            mail.inboxes.wake_shards();
-        }
         let have_brokers_changed = !applied.delta.brokers.is_empty();
         mail.followers.on_topics(applied.topics);
         if have_brokers_changed {
