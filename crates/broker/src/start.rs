@@ -5,7 +5,6 @@ mod endpoints;
 mod loss;
 mod pollers;
 mod recover;
-mod spread;
 mod survivor;
 mod threads;
 

@@ -148,7 +148,7 @@ pub(crate) struct Load {
 }
 
 /// Ends the clients of a load when it is dropped, as where a scenario fails: the next one has nodes at the same addresses.
-struct Halt(Arc<AtomicBool>);
+pub(crate) struct Halt(pub(crate) Arc<AtomicBool>);
 
 impl Drop for Halt {
     fn drop(&mut self) {

@@ -17,7 +17,7 @@ use sim::checker::{History, Isolation, Key, Kind, Op, Polled, Sent};
 use crate::children::{Clock, say};
 use crate::kills::Moments;
 use crate::ledger::Value;
-use crate::load::{PARTITIONS, connect};
+use crate::load::{Halt, PARTITIONS, connect};
 use crate::stock::{self, Records};
 use crate::txn::{PATIENCE, PAUSE, Part, Tally, TxnProducer};
 use crate::zombies::op_line;
@@ -40,7 +40,7 @@ struct Notes {
     all: Mutex<(History, Tally, u32)>,
     /// Why a client stopped.
     failure: Mutex<Option<String>>,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
 }
 
 impl Notes {
@@ -49,7 +49,7 @@ impl Notes {
             clock: Clock::new(),
             all: Mutex::default(),
             failure: Mutex::default(),
-            stop: AtomicBool::new(false),
+            stop: Arc::default(),
         })
     }
 
@@ -78,15 +78,6 @@ impl Notes {
 
     fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
-    }
-}
-
-/// Ends the clients of a load when it is dropped, as where a scenario fails: the next one has nodes at the same addresses.
-struct Halt(Arc<Notes>);
-
-impl Drop for Halt {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::Release);
     }
 }
 
@@ -121,7 +112,7 @@ impl TxnLoad {
         }
         TxnLoad {
             address: address.to_owned(),
-            halt: Halt(Arc::clone(&notes)),
+            halt: Halt(Arc::clone(&notes.stop)),
             notes,
             threads,
         }

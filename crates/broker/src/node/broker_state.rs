@@ -25,7 +25,7 @@ pub(crate) struct BrokerState {
     is_serving: AtomicBool,
     /// When the first were, as an [`Instant`].
     serving_since: AtomicU64,
-    /// Why the controller refuses to register this broker, while it does.
+    /// Why the controller does not register this broker, where it is refused for what it is.
     refusal: Mutex<Option<ErrorCode>>,
     /// Of the registration that the controller knows; -1 before the first.
     broker_epoch: AtomicI64,
@@ -93,7 +93,7 @@ impl BrokerState {
         self.is_alone.store(false, Ordering::Release);
     }
 
-    /// True once clients may come: in a cluster of several when the controller counts this broker in.
+    /// Why the controller does not register this broker, where asking again does not change that.
     pub(crate) fn refusal(&self) -> Option<ErrorCode> {
         *self.refusal.lock()
     }
@@ -102,6 +102,7 @@ impl BrokerState {
         *self.refusal.lock() = code;
     }
 
+    /// True once clients may come: in a cluster of several when the controller counts this broker in.
     pub(crate) fn is_serving(&self) -> bool {
         self.is_serving.load(Ordering::Acquire)
     }

@@ -342,23 +342,16 @@ impl Membership {
 
     /// Says why the broker is no member yet, once that lasts, and then now and then.
     pub(super) fn complain(&mut self, shared: &Shared, code: ErrorCode, now: Instant) {
-        shared.state.set_refusal(Some(code));
+        let is_for_good = matches!(
+            code,
+            ErrorCode::DuplicateBrokerRegistration | ErrorCode::InconsistentClusterId
+        );
+        shared.state.set_refusal(Some(code).filter(|_| is_for_good));
         if !self.complaints.is_due(now) {
             return;
         }
-        let node = shared.catalog.config().broker.node_id.0;
-        if code == ErrorCode::DuplicateBrokerRegistration {
-            tracing::error!(
-                target: env::logs::BROKER,
-                "another process of this cluster runs as node {node}: stop the one that is wrong, or give it a node.id of its own",
-            );
-        } else if code == ErrorCode::InconsistentClusterId {
-            tracing::error!(
-                target: env::logs::BROKER,
-                "the active controller refuses this broker, whose directories are of cluster {}: it is of another one. Start this broker with \
-                 empty directories to join that cluster, or with the addresses of its own",
-                shared.state.cluster_id(),
-            );
+        if is_for_good {
+            tracing::error!(target: env::logs::BROKER, "no client is served: {}", not_counted_in(shared));
         } else if !shared.state.is_serving() {
             tracing::warn!(target: env::logs::BROKER, ?code, "no client is served: {}", not_counted_in(shared));
         }

@@ -1,22 +1,39 @@
 //! The threads of a broker, begun once everything that they use is in its place.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use env::{Bell, Poller};
 use log::journal::SYNCS_MAX;
 use model::{InboxId, Ticket};
-use partition::{Announce, Cleaning, PieceMaker, Residents, SegmentWriter, Syncer};
+use partition::{Announce, Cleaning, News, PieceMaker, Residents, SegmentWriter, Syncer};
 
-use super::spread::Spread;
 use crate::calls::CallWorker;
 use crate::committer::{Committer, Stage};
 use crate::event_loop::Shard;
+use crate::mail::Mail;
 use crate::mail::inboxes::{Redeemed, ShardId};
 use crate::mover::Mover;
+use crate::node::Volumes;
 use crate::quorum::QuorumWorker;
 use crate::reads::ReaderLoop;
 use crate::replication::ReplicaWorker;
 use crate::shared::Shared;
+
+/// News of the segment writers, on their way to the shards.
+struct Spread {
+    mail: Arc<Mail>,
+    /// They have the threads that announce.
+    volumes: Weak<Volumes>,
+}
+
+impl Announce for Spread {
+    fn announce(&self, news: Vec<News>) {
+        self.mail.spread(news);
+        if let Some(volumes) = self.volumes.upgrade() {
+            volumes.check_health();
+        }
+    }
+}
 
 /// The threads of the log directories: commits, segments, pieces of the journal, retention and compaction.
 pub(super) fn spawn_storage(
