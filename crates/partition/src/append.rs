@@ -35,6 +35,9 @@ pub struct Moment<'a> {
 /// Time after a change of leaders for which the first batch of a producer may come behind later ones.
 const NEW_OFFICE: Duration = Duration::from_secs(3);
 
+/// Time after a refusal for which batches may come that the client sent before it read that refusal.
+const SENT_BEFORE: Duration = Duration::from_secs(10);
+
 /// When an append is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
@@ -168,10 +171,14 @@ impl Partition {
         if let Err(refused) = self.check_open(state, &config, acks) {
             if origin == Origin::Client {
                 state.await_again(&batch, moment.wall);
+                state.note_refused(&refused, moment.now);
             }
             return Err(refused);
         }
         let verdict = state.producers.check(&batch, origin);
+        if let Err(ProducerError::OutOfOrderSequence { .. }) = verdict {
+            state.check_behind_refused(moment.now)?;
+        }
         if let Err(fenced @ ProducerError::InvalidEpoch { .. }) = verdict {
             // Fencing comes first: the producer's transaction was ended for it, so there is none that the batch could be part of (KAFKA-19690).
             return Err(fenced.into());
@@ -253,9 +260,10 @@ impl Partition {
 
     /// Refuses a batch of a client while this broker does not act as leader. It may act as leader again before those batches come that the
     /// client has sent behind this one.
-    pub fn refuse(&self, batch: &Batch, wall: Timestamp) -> AppendError {
+    pub fn refuse(&self, batch: &Batch, moment: &Moment<'_>) -> AppendError {
         let mut state = self.state.lock();
-        state.await_again(batch, wall);
+        state.await_again(batch, moment.wall);
+        state.refused = Some((moment.now, None));
         let epoch = state.progress.epoch();
         AppendError::NotLeader { epoch }
     }
@@ -587,6 +595,31 @@ impl PartitionState {
         }
     }
 
+    /// For what a client sent before it reads of this.
+    fn note_refused(&mut self, refused: &AppendError, now: Instant) {
+        match *refused {
+            AppendError::NotLeader { .. } => self.refused = Some((now, None)),
+            AppendError::TooFewReplicas { in_sync, needed } => {
+                self.refused = Some((now, Some(TooFew { in_sync, needed })));
+            }
+            _ => {}
+        }
+    }
+
+    /// A batch that was sent behind a refused one is refused for the same reason, not for the gap before it. librdkafka begins a new producer
+    /// epoch at a gap, and sends in it whatever else was refused: also what waited at this leader, was refused with the others and is stored.
+    fn check_behind_refused(&self, now: Instant) -> Result<(), AppendError> {
+        match self.refused {
+            Some((at, why)) if now < at.plus(SENT_BEFORE) => Err(why.map_or_else(
+                || AppendError::NotLeader {
+                    epoch: self.progress.epoch(),
+                },
+                AppendError::from,
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// A producer of which nothing is known may begin with any sequence, but not behind a batch that was refused a moment ago, nor where it
     /// is known to begin (KAFKA-18202). For a while after a change of leaders it has to send its batches again once, if it does not begin
     /// with sequence 0: the leader before may have refused the first batch, when others were on their way here.
@@ -605,6 +638,7 @@ impl PartitionState {
             _ => self.guards.awaits(id, batch.producer_epoch(), got),
         };
         if let Some(want) = want {
+            self.check_behind_refused(moment.now)?;
             return Err(ProducerError::OutOfOrderSequence { id, got, want }.into());
         }
         // A client repeats a batch once none in front of it is under way: the repeated one is where the producer continues.

@@ -24,7 +24,7 @@ use crate::dir::r#move::pause::Pause;
 use crate::dir::queue::Slot;
 use crate::isolation::Isolation;
 use crate::news::News;
-use crate::progress::Progress;
+use crate::progress::{Progress, TooFew};
 use crate::sync::{AtomicU64, Mutex};
 use crate::traffic::{Traffic, TrafficBytes};
 use crate::verification::Guards;
@@ -98,6 +98,8 @@ pub(crate) struct PartitionState {
     /// Aborted transactions whose markers are not in a segment file yet, in the order of these.
     pub(crate) aborted: VecDeque<AbortedTxn>,
     pub(crate) guards: Guards,
+    /// When a batch of a client was refused last for the state of the partition: too few replicas, or a broker that did not act as leader.
+    pub(crate) refused: Option<(Instant, Option<TooFew>)>,
     pub(crate) slot: Slot,
     /// Records appended since the last sync, where the topic is relaxed and counts them to its next flush.
     pub(crate) unflushed_records: i64,
@@ -274,6 +276,7 @@ impl Partition {
                 end_watchers: Vec::new(),
                 aborted,
                 guards: Guards::default(),
+                refused: None,
                 slot: Slot::default(),
                 unflushed_records: 0,
                 flush_at: None,

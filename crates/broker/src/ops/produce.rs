@@ -319,14 +319,14 @@ fn append(
     let mut unknown = ReceiveBuffer::new(usize::MAX);
     let source = origin.source.as_deref_mut().unwrap_or(&mut unknown);
     let placed = source.place(partition.dir().id, std::slice::from_mut(&mut batch));
-    if desk.shared.state.is_self_fenced() {
-        return Err(partition.refuse(&batch, desk.wall));
-    }
     let moment = Moment {
         now: desk.now,
         wall: desk.wall,
         stamp: origin.stamp,
     };
+    if desk.shared.state.is_self_fenced() {
+        return Err(partition.refuse(&batch, &moment));
+    }
     let Admitted { warrant, acks, .. } = admitted;
     let appended = partition.append_as(batch, Writer::Client, warrant, acks, moment)?;
     if !appended.is_duplicate {

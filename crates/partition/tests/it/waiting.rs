@@ -261,6 +261,25 @@ impl Sent {
     }
 
     fn send(&mut self, epoch: i16, sequence: i32) -> Result<(), AppendError> {
+        self.bring(epoch, sequence, |partition, batch, moment| {
+            partition.append(batch, Acks::All(None), moment).map(drop)
+        })
+    }
+
+    /// As a broker does that acts as no leader.
+    fn refuse_silently(&mut self, sequence: i32) -> AppendError {
+        let refused = self.bring(0, sequence, |partition, batch, moment| {
+            Err(partition.refuse(&batch, &moment))
+        });
+        refused.unwrap_err()
+    }
+
+    fn bring(
+        &mut self,
+        epoch: i16,
+        sequence: i32,
+        to: impl FnOnce(&Arc<Partition>, Batch, Moment<'_>) -> Result<(), AppendError>,
+    ) -> Result<(), AppendError> {
         let (id, epoch) = (ProducerId(5), ProducerEpoch(epoch));
         let wall = self.machine.env().clock.wall_ms();
         let mut builder = BatchBuilder::new().producer(id, epoch, Sequence(sequence));
@@ -270,10 +289,7 @@ impl Sent {
             wall,
             stamp: &mut self.rig.stamp,
         };
-        let partition = &self.rig.partitions[0];
-        partition
-            .append(builder.build(), Acks::All(None), moment)
-            .map(drop)
+        to(&self.rig.partitions[0], builder.build(), moment)
     }
 
     /// All of them while the disk is full; there is room again afterwards.
@@ -314,6 +330,47 @@ fn what_was_sent_behind_a_batch_that_found_no_room_does_not_overtake_it() {
     }
     for sequence in [3, 4, 5] {
         sent.send(0, sequence).unwrap();
+    }
+}
+
+/// librdkafka began a new epoch of its producer at the missing sequence, and sent again what waited at the leader and is stored.
+#[test]
+fn what_was_sent_behind_a_batch_that_a_silent_leader_refused_is_refused_alike() {
+    for known in [true, false] {
+        let mut sent = Sent::new(i64::MAX);
+        let first = if known {
+            sent.send(0, 0).unwrap();
+            1
+        } else {
+            0
+        };
+        let refused = sent.refuse_silently(first);
+        assert!(
+            matches!(refused, AppendError::NotLeader { .. }),
+            "{refused:?}"
+        );
+        for behind in [first + 1, first + 2] {
+            let early = sent.send(0, behind);
+            assert!(
+                matches!(early, Err(AppendError::NotLeader { .. })),
+                "{early:?}"
+            );
+        }
+        for sequence in [first, first + 1, first + 2] {
+            sent.send(0, sequence).unwrap();
+        }
+        // Whatever the client sent before it read the refusal has come by then: a gap is a gap again.
+        sent.rig.work(&sent.machine, 11 * SECOND, &mut sent.known);
+        let gap = sent.send(0, first + 4);
+        assert!(
+            matches!(
+                gap,
+                Err(AppendError::Producer(
+                    ProducerError::OutOfOrderSequence { .. }
+                ))
+            ),
+            "{gap:?}"
+        );
     }
 }
 
