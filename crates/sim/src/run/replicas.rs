@@ -141,7 +141,6 @@ impl Copies {
 
     /// Looks at every node; what is wrong.
     pub(super) fn watch(&mut self, cluster: &Cluster) -> Option<String> {
-        let now = cluster.now();
         let nodes = cluster.nodes().map(|node| (node, cluster.node(node)));
         let running = nodes.filter(|(_, host)| host.is_running());
         let mut here: Vec<(HostId, Vec<Replica>)> = Vec::new();
@@ -173,6 +172,8 @@ impl Copies {
                 self.silent.remove(&node);
             }
             if broker.is_silent() && !host.machine.is_paused() {
+                // Its own time: that of a node whose disk keeps it busy is ahead, and it cannot be heard so long.
+                let now = host.machine.env().clock.now();
                 let since = *self.silent.entry(node).or_insert(now);
                 let is_late = RELEASED_WITHIN < now.since(since);
                 let waits = |it: &&Replica| is_late && 0 < it.waiting_count;
