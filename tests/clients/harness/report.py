@@ -24,57 +24,6 @@ def print_total(results):
     return failed
 
 
-# Where we knowingly answer otherwise than Kafka. Each is allowed by a test that says so.
-DIFFERENCES = """
-## Where we differ from Kafka 4.4
-
-- A batch is checked by its checksum and its header. Its records are walked only where a setting of the topic asks about
-  records: compaction, bounds of timestamps, another codec, `max.decompressed.message.bytes`. Kafka walks, and decompresses, every batch. So a client that
-  lies inside a batch with a right checksum is refused by Kafka and stored here; its reader finds out, nobody else is harmed.
-- A batch that would unpack to more than 128 MiB is refused with MESSAGE_TOO_LARGE where its records are walked, and a question for
-  a time within it is answered with its first offset. Kafka has no such bound.
-- A batch larger than `segment.bytes` is stored, in a segment of its own. Kafka refuses it with RECORD_LIST_TOO_LARGE.
-- A request that lists more than 262,144 names, partitions or the like closes its connection. Kafka has no such bound.
-- A group, a transaction or a partition that a request to describe them names twice, and an offset that OffsetFetch does, is told once.
-  Kafka tells it twice; clients keep what they are told by name.
-- Produce starts at version 3, as in Kafka 4; versions 0 to 2 are listed for clients that look for them, and not served.
-- While partitions of a KIP-848 group move, its members are asked for heartbeats up to five times as often as otherwise, never
-  more often than a `group.consumer.min.heartbeat.interval.ms` that is set. Kafka asks for the same interval always.
-- The first heartbeat of a KIP-848 member that subscribes to a pattern is answered with what the pattern matches, where that is little
-  work. Kafka answers with the epoch and the assignment that were there before, looks for the topics meanwhile, and tells the next heartbeat.
-- A KIP-848 group has up to 256 distinct patterns; a member that brings one more is told GROUP_MAX_SIZE_REACHED. Kafka has no such bound.
-- A static KIP-848 member that joins again under its own member id without having left, as after a join whose answer was lost, is taken.
-  Kafka tells it UNRELEASED_INSTANCE_ID until its session is over.
-- OffsetFetch with an empty member id and epoch -1 is taken for a tool's, which sends none. Kafka tells it UNKNOWN_MEMBER_ID.
-- A group is classic again also when its last KIP-848 member, if it is dynamic, joins with the classic protocol under its own id. Kafka
-  waits for the next member that leaves.
-- DescribeGroups and ConsumerGroupDescribe tell why a group last rebalanced in the message that stands beside an error code,
-  while the code is NONE. Kafka leaves the message empty; clients look at it when there is an error.
-- A JoinGroup whose protocols take more than 1 MiB, 128 bytes counted for each beside name and metadata, is refused
-  (INVALID_REQUEST): the record of its group would not fit a batch. Kafka has no such bound.
-- JoinGroup hands through whatever its members call their subscription. Kafka's coordinator fails inside on one that counts more
-  topics than it has bytes for, and the join of the whole group is never answered.
-- A group that no member got into for want of a common protocol is not there. Kafka lists it as an empty one.
-- A `queued.max.request.bytes` below `socket.request.max.bytes` is accepted: a request larger than the whole bound is finished while
-  others wait. Kafka, where it would wait for ever, refuses to start.
-- A start sets aside, as `-stray`, directories of partitions that the metadata log never told of, and removes those of deleted topics.
-  Kafka sets both aside.
-- A listener that `inter.broker.listener.name` and `security.inter.broker.protocol` do not name may stand alone where neither is set:
-  there is no other broker to speak with. Kafka wants one called PLAINTEXT then.
-- UnregisterBroker refuses the broker that it is sent to (INVALID_REQUEST): it is the only one. Kafka unregisters a cluster's only
-  broker, which then leads nothing and makes no topic until it is started again.
-- `kafka-features upgrade|downgrade --release-version` from 3.9 on is refused as a whole: it names also features that are not here yet
-  (`kraft.version`, `eligible.leader.replicas.version`, `share.version`, `streams.version`), and what is not advertised cannot be set.
-  `--feature` sets one that is.
-- The loggers whose levels `kafka-configs --entity-type broker-loggers` lists and sets are ours (`root`, `broker`, `broker.requests`,
-  `storage`, ...). Kafka's are classes of its code.
-- DescribeConfigs with a resource of a type that nobody knows describes the others. Kafka refuses them all (INVALID_REQUEST).
-- The pattern of a client metrics subscription is one of RE2: what only Java's have (look-around, references back) is INVALID_CONFIG.
-- A manual assignment to a broker whose log directories are all cordoned is refused with INVALID_REPLICA_ASSIGNMENT. So does Kafka
-  after 4.3.1 (KAFKA-20832); until then it puts the partition into one of them.
-"""
-
-
 # What other brokers were seen to do wrong, and the facts that show it right here.
 TRAPS = """
 a fetch inside a batch returns the whole batch | franz a_fetch_inside_a_batch_returns_the_whole_batch
@@ -164,12 +113,6 @@ def features(parts, order):
     return "\n".join(lines)
 
 
-INTRODUCTION = """# Compatibility
-
-What clients that others wrote do against this broker. Written by `tests/clients/run --report` from its own results: each
-client's part reports the run of its day. `tests/clients/run --kafka` runs the same tests against Apache Kafka 4.4.0.
-"""
-
 CLIENTS = """
 ## Clients
 
@@ -194,7 +137,13 @@ def write_markdown(path, results, order):
     known = [client for client in order if client in parts]
     table = "\n".join(rows[client] for client in known)
     sections = [features(parts, order), *(parts[client] for client in known), traps(parts)]
-    path.write_text(INTRODUCTION + DIFFERENCES + CLIENTS + table + "\n\n" + "\n\n".join(sections) + "\n")
+    path.write_text(introduction(path) + CLIENTS + table + "\n\n" + "\n\n".join(sections) + "\n")
+
+
+def introduction(path):
+    """What the page says above the clients, by hand: where we knowingly answer otherwise than Kafka."""
+    above, heading, _ = (path.read_text() if path.exists() else "").partition(CLIENTS)
+    return above if heading else "# Compatibility\n"
 
 
 def old_parts(path):
