@@ -93,6 +93,8 @@ struct Run {
     image: Image,
     sessions: Sessions,
     lives: BTreeMap<BrokerId, u8>,
+    /// Where a record fenced a broker that has not registered since.
+    fenced_at: BTreeMap<BrokerId, i64>,
     out: String,
 }
 
@@ -111,6 +113,7 @@ impl Run {
             sessions: Sessions::new(&image, Duration::from_secs(9), NOW),
             image,
             lives: BTreeMap::new(),
+            fenced_at: BTreeMap::new(),
             out: String::new(),
         }
     }
@@ -246,7 +249,9 @@ impl Run {
             assert!(self.sessions.on_dead(broker, epoch, NOW));
             let over = self.sessions.over(NOW);
             assert_eq!(over.map(|over| over.broker), Some(broker));
-            (self.sessions).on_fenced(broker, Offset(self.image.end() - 1));
+            let end = self.image.end() - 1;
+            self.fenced_at.insert(broker, end);
+            self.sessions.on_fenced(broker, Offset(end));
         }
     }
 
@@ -298,6 +303,7 @@ impl Run {
         };
         if self.put(&put) {
             self.lives.insert(id, life);
+            self.fenced_at.remove(&id);
             let at = Offset(self.image.end() - 1);
             (self.sessions).on_registered(id, decided.epoch, decided.is_fenced, at);
         }
@@ -319,7 +325,10 @@ impl Run {
         if let Some((wants_fence, wants_shut_down)) = wants {
             (beat.wants_fence, beat.wants_shut_down) = (wants_fence, wants_shut_down);
             let behind = i64::try_from(self.chance.below(20)).unwrap_or(0);
-            beat.metadata_offset -= behind;
+            // Ours wants what fenced a broker to be applied, Kafka its registration alone.
+            let fenced_at = self.fenced_at.get(&broker).copied();
+            let applied = beat.metadata_offset - behind;
+            beat.metadata_offset = fenced_at.map_or(applied, |at| applied.max(at));
             beat.epoch -= i64::from(self.chance.once_in(10));
             if self.chance.once_in(6) {
                 beat.failed_log_dirs = vec![dir(broker, 1), dir(broker, 9)];
@@ -405,8 +414,11 @@ impl Run {
         };
         if self.put(&decided) {
             self.sessions = sessions;
-            let end = Offset(self.image.end() - 1);
-            self.sessions.on_step(broker, step.to, end);
+            let end = self.image.end() - 1;
+            if is_fenced && step.from != step.to {
+                self.fenced_at.insert(broker, end);
+            }
+            self.sessions.on_step(broker, step.to, Offset(end));
         }
     }
 
