@@ -48,7 +48,9 @@ impl Quorum {
             let adopted = self.adopt(at, epoch, leader, addresses);
             return Some(adopted == Adopted::Changed);
         }
-        if leader.is_some() && self.election.leader.is_none() {
+        // A replica that has just started may remember who leads and not where.
+        let seeks_leader = matches!(self.role, Role::Unattached(_)) && self.leader_endpoint.is_none();
+        if leader.is_some() && (self.election.leader.is_none() || seeks_leader) {
             let adopted = self.adopt(at, epoch, leader, addresses);
             let is_good = adopted == Adopted::Changed && error == Some(ErrorCode::None);
             return (!is_good).then_some(adopted == Adopted::Changed);

@@ -39,3 +39,12 @@ fn observer_asks_the_voters_of_its_log_for_the_leader() {
         "dynamic 3 observers 1 | elect 1 | run | wait 3000 | remove 1 2 | run | die 2 | seeds 4 2 | wait 9000 | append 1 1 | wait 3000 => 4 follower 1 | 4 log 1 1 1",
     );
 }
+
+/// Its vote file names the leader, nothing names an address of it, and the only node that it knows is the leader itself, whose answers say
+/// nothing new.
+#[test]
+fn observer_that_starts_again_finds_the_leader_that_it_remembers() {
+    check(
+        "voters 3 observers 1 | seeds 4 1 | elect 1 | run | wait 3000 | append 1 1 | wait 3000 | kill 4 | wait 3000 | append 1 1 | wait 3000 => 4 follower 1 | 4 log 1 1 1",
+    );
+}

@@ -149,7 +149,7 @@ impl World {
             node.snapshots.entry(SnapshotId::BOOTSTRAP).or_insert(facts);
             let at = node.start.unwrap_or(SnapshotId::BOOTSTRAP);
             history.restart(at, &node.snapshots[&at]);
-        } else {
+        } else if node.seeds.is_none() {
             history = History::new(set);
         }
         for id in node.snapshots.keys() {
@@ -190,7 +190,7 @@ impl World {
                 })
                 .collect(),
             listener: names.first().cloned().unwrap_or(LISTENER.to_owned()),
-            seeds: if dynamic {
+            seeds: if dynamic || node.seeds.is_some() {
                 seeds
                     .into_iter()
                     .flat_map(listeners)

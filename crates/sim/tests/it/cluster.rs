@@ -207,3 +207,9 @@ fn disks_are_fast_before_every_replica_has_to_be_in_sync() {
 fn a_disk_may_be_replaced_at_a_node_without_power() {
     check_load(244, Load::Moves);
 }
+
+/// A slow disk keeps a host busy, whose time is ahead of the others' meanwhile: it was taken for one that had long been silent.
+#[test]
+fn the_silence_of_a_node_is_of_its_own_time() {
+    check_load(276, Load::Moves);
+}

@@ -10,6 +10,7 @@ use crate::device::Lost;
 use crate::load::PARTITIONS;
 
 const CUTS: usize = 6;
+const CUTS_MAX: usize = 4 * CUTS;
 const ALL_CUTS: usize = 4;
 /// A slow disk may lead no longer than this.
 const SLOW_LEADS_MAX: Duration = Duration::from_secs(10);
@@ -101,7 +102,8 @@ pub(super) fn power_cut_and_pause(stage: &mut Stage<'_>) -> Result<String, Strin
 /// The power goes at one node or at all, and with it blocks that were written and not flushed: some, whole or in part.
 pub(super) fn device_caches(stage: &mut Stage<'_>) -> Result<String, String> {
     let mut cuts = 0;
-    for round in 0..CUTS {
+    // Chance decides how much of a cache is lost: a few more cuts where the first ones happened to take nothing of a kind.
+    for round in 0..CUTS_MAX {
         stage.loads.records.wait_for_acks(200)?;
         nap(stage.moments.next(900));
         let nodes = match round % 3 {
@@ -115,6 +117,11 @@ pub(super) fn device_caches(stage: &mut Stage<'_>) -> Result<String, String> {
             nap(stage.moments.next(1_000));
         }
         stage.settle()?;
+        let lost = stage.nodes.lost();
+        let is_lost = |of: fn(&Lost) -> usize| lost.iter().any(|lost| of(lost) > 0);
+        if CUTS <= round + 1 && is_lost(|lost| lost.dropped) && is_lost(|lost| lost.torn) {
+            break;
+        }
     }
     let lost = stage.nodes.lost();
     let sum = |of: fn(&Lost) -> usize| lost.iter().map(of).sum::<usize>();

@@ -28,7 +28,8 @@ impl World {
     /// - `die N`: the process is gone, and connections to it are refused
     /// - `mark N`: its watermark is in its checkpoint
     /// - `alone N`, `among N`: a restart with settings that name no other voter, or all again
-    /// - `named N A,B`, `named N`: a restart with listeners of these names, or with none; `seeds N A,B`: one that asks these for the leader
+    /// - `named N A,B`, `named N`: a restart with listeners of these names, or with none; `seeds N A,B`: one that asks these for the leader,
+    ///   and whose settings name no voter
     /// - `double N M`: a node N that goes by the id of M; `fetch N M D O`: N is asked by node M, of directory D, for what follows O
     /// - `spoil N K`: K snapshots that N fetches come damaged
     /// - `snapshot N`, `trim N`: at what it has committed; `add N M`, `remove N M`: N is asked to change voters; `add N M D`: of
