@@ -182,3 +182,31 @@ fn a_controller_alone_is_found_by_those_that_come_back() {
     until(|| first.run(&["topic", "list"], b"").status.success());
     assert_eq!(voters(&first), [7]);
 }
+
+/// A node without a vote, and a broker that has none to get. Each was told one address, which is that of the active controller: it names no
+/// other leader than the one that their directories remember.
+#[test]
+fn nodes_that_have_joined_three_voters_come_back_before_they_vote() {
+    let dirs: Vec<Dir> = (0..5).map(|_| Dir::new()).collect();
+    let (voters, joining) = (addresses(), addresses());
+    let start = |id: usize| Broker::start_node(id, &voters, &dirs[id - 1].0);
+    let three: Vec<Broker> = (1..=3).map(start).collect();
+    await_brokers(&three[0], 3);
+    let leader = || three[0].json(&["--json", "cluster", "quorum"])["leader"].as_u64();
+    let join = |id: usize, more: &[&str]| {
+        let active = leader().and_then(|id| usize::try_from(id).ok()).unwrap();
+        let known = &voters[active - 1];
+        Broker::start_joining(id, &joining[id - 4], known, &dirs[id - 1].0, more)
+    };
+    let roles = ["--roles", "broker"];
+    let (fourth, fifth) = (join(4, &[]), join(5, &roles));
+    await_brokers(&three[0], 5);
+    fourth.kill();
+    assert_eq!(fifth.stop(), Some(0));
+    await_brokers(&three[0], 3);
+    let again = [join(4, &[]), join(5, &roles)];
+    await_brokers(&three[0], 5);
+    for node in again {
+        until(|| node.run(&["topic", "list"], b"").status.success());
+    }
+}

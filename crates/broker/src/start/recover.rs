@@ -377,7 +377,9 @@ fn check_voters_before(
         named.insert(broker.node_id);
     }
     let is_of_list = cluster_id.is_some() && cluster_id == quorum.derived_cluster_id().as_deref();
-    if !quorum.roles.controller || found.is_empty() || *found == named || is_of_list {
+    // A node that has joined and has no vote yet names nobody, and asks its bootstrap servers for the leader: it leads nothing.
+    let has_joined = named.is_empty() && !found.contains(&broker.node_id);
+    if !quorum.roles.controller || found.is_empty() || *found == named || is_of_list || has_joined {
         return Ok(());
     }
     Err(StartError::Voters {
