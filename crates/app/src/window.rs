@@ -42,7 +42,7 @@ impl Window {
     }
 
     pub(crate) fn readiness(&self) -> Result<String, String> {
-        const STARTING: &str = "starting: the log directories are being recovered";
+        const STARTING: &str = "starting: the log directories are being recovered, or a new node looks for its cluster; the log says which";
         self.look(|watch| watch.map_or_else(|| Err(STARTING.to_owned()), |watch| watch.readiness()))
     }
 

@@ -299,7 +299,7 @@ impl Broker {
 
     /// The epoch in which this node is the active controller, if it is.
     #[must_use]
-    pub fn office(&self) -> Option<LeaderEpoch> {
+    pub fn leadership(&self) -> Option<LeaderEpoch> {
         let epoch = self.shared.metadata.led_epoch();
         epoch.filter(|_| self.shared.metadata.is_active())
     }

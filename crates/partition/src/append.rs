@@ -33,7 +33,7 @@ pub struct Moment<'a> {
 }
 
 /// Time after a change of leaders for which the first batch of a producer may come behind later ones.
-const NEW_OFFICE: Duration = Duration::from_secs(3);
+const NEW_LEADERSHIP: Duration = Duration::from_secs(3);
 
 /// Time after a refusal for which batches may come that the client sent before it read that refusal.
 const SENT_BEFORE: Duration = Duration::from_secs(10);
@@ -645,7 +645,7 @@ impl PartitionState {
         let is_first_again = self.guards.has_refused(id, batch.producer_epoch(), got);
         if Sequence(0) < got
             && !is_first_again
-            && self.progress.has_led_for_less(NEW_OFFICE, moment.now)
+            && self.progress.has_led_for_less(NEW_LEADERSHIP, moment.now)
         {
             self.await_again(batch, moment.wall);
             let epoch = self.progress.epoch();

@@ -156,7 +156,7 @@ pub(crate) enum RoleChange {
     /// The same leader has other followers, or has to hear them again.
     Followers,
     /// The older epoch, or the other role, has ended.
-    Office,
+    Leadership,
 }
 
 /// The machine of one partition.
@@ -623,7 +623,7 @@ impl Progress {
             }
         };
         match (goes_on, has_unheard) {
-            (false, _) => RoleChange::Office,
+            (false, _) => RoleChange::Leadership,
             (true, true) => RoleChange::Followers,
             (true, false) => RoleChange::None,
         }

@@ -177,7 +177,7 @@ impl Partition {
             RoleChange::None => return,
             // Waiting fetches of followers are answered, and the next ones say where the followers are.
             RoleChange::Followers => return state.tell_end_watchers(news),
-            RoleChange::Office => {}
+            RoleChange::Leadership => {}
         }
         state.release_trims(news);
         // Waiting readers look again, and see whether another broker leads.

@@ -126,7 +126,7 @@ pub enum Alarm {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// This replica no longer leads `epoch`. Precedes the [`Effect::LeaderChanged`] of the same step, if this replica was active.
-    OfficeLeft {
+    LeadershipEnded {
         epoch: LeaderEpoch,
         why: Left,
     },
@@ -166,7 +166,7 @@ pub enum Effect {
         response: Response,
         fill: Option<Fill>,
     },
-    /// The batch has these offsets; it may still be lost with the office.
+    /// The batch has these offsets; it may still be lost with the leadership.
     Accepted {
         tag: AppendTag,
         base: Offset,
@@ -180,7 +180,7 @@ pub enum Effect {
     Committed {
         up_to: Offset,
     },
-    /// Another leader, or none. A leader learns of its own office when the first record of its epoch is committed.
+    /// Another leader, or none. A leader learns of its own leadership when the first record of its epoch is committed.
     LeaderChanged {
         epoch: LeaderEpoch,
         leader: Option<BrokerId>,

@@ -90,7 +90,7 @@ pub enum Event {
     Trim {
         to: SnapshotId,
     },
-    /// The leader of `epoch` shall give up its office: the node stops, or cannot do the work.
+    /// The leader of `epoch` shall give up its leadership: the node stops, or cannot do the work.
     Resign {
         epoch: LeaderEpoch,
     },

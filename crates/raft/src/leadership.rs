@@ -1,4 +1,4 @@
-//! How an office is announced and given up: BeginQuorumEpoch, EndQuorumEpoch, and what any answer says of the leader.
+//! How a leadership is announced and given up: BeginQuorumEpoch, EndQuorumEpoch, and what any answer says of the leader.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,8 @@ impl Quorum {
             return Some(adopted == Adopted::Changed);
         }
         // A replica that has just started may remember who leads and not where.
-        let seeks_leader = matches!(self.role, Role::Unattached(_)) && self.leader_endpoint.is_none();
+        let seeks_leader =
+            matches!(self.role, Role::Unattached(_)) && self.leader_endpoint.is_none();
         if leader.is_some() && (self.election.leader.is_none() || seeks_leader) {
             let adopted = self.adopt(at, epoch, leader, addresses);
             let is_good = adopted == Adopted::Changed && error == Some(ErrorCode::None);

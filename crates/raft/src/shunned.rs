@@ -6,7 +6,7 @@
 //! election as a voter without a leader does. Nor does it vote for the log of that leader again, before that log ends in a later epoch.
 //!
 //! Such a leader may go on electing itself, as one that takes itself for the only voter does. Each epoch that the others learn of would
-//! end the office of their own leader, so they take no word of a newer one for a while, twice as long each time.
+//! end the leadership of their own leader, so they take no word of a newer one for a while, twice as long each time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

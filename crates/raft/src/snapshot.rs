@@ -388,7 +388,7 @@ impl Quorum {
             return;
         }
         self.log.add_snapshot(id, size);
-        // The log may have gone on meanwhile, under another leader or with this node in office.
+        // The log may have gone on meanwhile, under another leader or with this node leading.
         if is_newer && !self.is_leader() {
             self.restart_log(id, facts);
         }

@@ -78,7 +78,7 @@ pub struct Quorum {
     pub(crate) is_counted: bool,
     pub(crate) began: Instant,
     /// An epoch that others say this node leads, which does not know of it, and since when they do.
-    pub(crate) own_office: Option<(LeaderEpoch, Instant)>,
+    pub(crate) own_leadership: Option<(LeaderEpoch, Instant)>,
     /// Voters that have shown an empty log to this one, which is empty itself, and the epoch they were in then.
     pub(crate) empties: BTreeMap<BrokerId, LeaderEpoch>,
     /// A voter has shown a log with records to this one, which is empty.
@@ -125,7 +125,7 @@ impl Quorum {
             memory: Memory::Whole,
             is_counted: true,
             began: at.now,
-            own_office: None,
+            own_leadership: None,
             empties: BTreeMap::new(),
             has_met_records: false,
             calls: Calls::default(),
@@ -188,7 +188,7 @@ impl Quorum {
         self.publish();
     }
 
-    /// Reports progress of the watermark, then of the office.
+    /// Reports progress of the watermark, then of the leadership.
     fn publish(&mut self) {
         self.settle();
         let committed = self.watermark.unwrap_or_default();
@@ -408,7 +408,7 @@ impl Quorum {
     /// True if this replica may stand for election: a voter, or one whose removal may not be committed.
     ///
     /// A leader writes its own removal (1) and dies before anyone has it (2). Its log is now the longest: no other voter gets its
-    /// vote, and the others may need it. So it stands, without a vote of its own, and the removal is committed in its next office.
+    /// vote, and the others may need it. So it stands, without a vote of its own, and the removal is committed in its next leadership.
     pub(crate) fn may_stand(&self) -> bool {
         if EPOCH_MAX <= self.election.epoch {
             return false;

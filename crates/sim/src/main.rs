@@ -209,7 +209,7 @@ fn summary(verdict: &Verdict) -> String {
         verdict.too_large,
         verdict.forgotten,
         verdict.acts,
-        verdict.offices,
+        verdict.leaderships,
         verdict.trimmed,
         verdict.fetched,
         verdict.leaders,

@@ -10,8 +10,8 @@ fn node(id: Option<model::BrokerId>) -> String {
     id.map_or("no node".to_owned(), |id| format!("node {id}"))
 }
 
-/// The end of this node's office as the active controller.
-pub(super) fn office_left(epoch: LeaderEpoch, why: Left) -> String {
+/// The end of this node's leadership as the active controller.
+pub(super) fn leadership_ended(epoch: LeaderEpoch, why: Left) -> String {
     let why = match why {
         Left::Led {
             epoch,
@@ -25,7 +25,7 @@ pub(super) fn office_left(epoch: LeaderEpoch, why: Left) -> String {
             "no majority of the voters was heard for {} s",
             time.as_secs_f64()
         ),
-        Left::Resigned => "it hands its office over".to_owned(),
+        Left::Resigned => "it hands its leadership over".to_owned(),
     };
     format!("this node is no longer the active controller of epoch {epoch}: {why}")
 }

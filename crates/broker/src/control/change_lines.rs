@@ -1,6 +1,6 @@
 //! Lines of the log about decisions of the active controller that are committed: elections, ISRs, brokers that are fenced or come back.
 //!
-//! Owns the words and their pace. A line about records that are never committed is dropped together with the office that decided them. One batch
+//! Owns the words and their pace. A line about records that are never committed is dropped together with the leadership that decided them. One batch
 //! of records gives at most one line of each kind, however many partitions it changes; only an unclean election names each partition, because
 //! records are lost by it.
 
@@ -52,7 +52,7 @@ impl Line {
     }
 }
 
-/// The lines of one office: those that wait, and the pace of each kind.
+/// The lines of one leadership: those that wait, and the pace of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLines {
     /// Each with the last of the records that it is about.

@@ -32,7 +32,7 @@ use crate::mail::quorum::Order;
 type Decided<T, E> = (Result<T, E>, Written);
 
 /// The state of an active controller that is in no log.
-pub(crate) struct Office {
+pub(crate) struct Leadership {
     pub(crate) controller: Controller,
     pub(crate) lines: ChangeLines,
     pub(crate) clocks: Clocks,
@@ -45,11 +45,11 @@ impl Plan {
         parts: &Parts,
         ask: impl FnOnce(&mut Controller, &Image, &Rules<'_>) -> T,
     ) -> Option<T> {
-        self.office.as_ref()?;
+        self.leadership.as_ref()?;
         let image = Arc::clone(&self.image);
         self.with_rules(parts, |plan, rules| {
-            let office = plan.office.as_mut()?;
-            Some(ask(&mut office.controller, &image, rules))
+            let leadership = plan.leadership.as_mut()?;
+            Some(ask(&mut leadership.controller, &image, rules))
         })
     }
 
@@ -80,7 +80,7 @@ impl Plan {
     }
 
     /// Begins the work of the active controller of `epoch`, unless that is over already.
-    pub(crate) fn take_office(
+    pub(crate) fn take_leadership(
         &mut self,
         parts: &Parts,
         epoch: LeaderEpoch,
@@ -102,7 +102,7 @@ impl Plan {
             let images = (plan.committed(), &*plan.image);
             Controller::begin(epoch, images, rules, &first, now)
         });
-        self.office = Some(Office {
+        self.leadership = Some(Leadership {
             controller,
             lines: ChangeLines::default(),
             clocks: Clocks::default(),
@@ -111,7 +111,7 @@ impl Plan {
             return Ok(());
         }
         self.write(parts, &records, aftermath)
-            .map_err(|code| format!("cannot write the first records of its office: {code:?}"))
+            .map_err(|code| format!("cannot write the first records of its leadership: {code:?}"))
     }
 
     /// Another node has a part in the cluster from now on: this broker is one of several, whose life ends with its heartbeats too.
@@ -142,8 +142,8 @@ impl Plan {
     }
 
     /// When the active controller is to look at the time.
-    pub(crate) fn office_deadline(&self) -> Option<Instant> {
-        self.office.as_ref()?.controller.next_deadline()
+    pub(crate) fn leadership_deadline(&self) -> Option<Instant> {
+        self.leadership.as_ref()?.controller.next_deadline()
     }
 
     /// Has a line about a decision of the controller written once its records are committed.
@@ -211,17 +211,17 @@ fn report_refused(purpose: Purpose, code: ErrorCode) {
 }
 
 impl MetadataLog {
-    pub(crate) fn take_office(&self, epoch: LeaderEpoch) {
+    pub(crate) fn take_leadership(&self, epoch: LeaderEpoch) {
         let mut aftermath = Aftermath::default();
         let mut plan = self.plan.lock();
-        let taken = plan.take_office(&self.parts, epoch, &mut aftermath);
+        let taken = plan.take_leadership(&self.parts, epoch, &mut aftermath);
         let is_taken = plan.is_active();
         drop(plan);
         self.conclude(aftermath);
         match taken {
             // A full disk: whoever is elected next may have room.
             Err(why) => {
-                tracing::error!(target: env::logs::METADATA, "this node gives up its office as the active controller: {why}");
+                tracing::error!(target: env::logs::METADATA, "this node gives up its leadership as the active controller: {why}");
                 self.resign(epoch);
             }
             Ok(()) if is_taken && !self.parts.state.is_alone() => {
@@ -264,8 +264,9 @@ impl MetadataLog {
     pub(crate) fn look_for_unclean(&self) {
         let now = self.parts.clock.now();
         let mut plan = self.plan.lock();
-        let office = plan.office.as_mut();
-        let is_due = office.is_some_and(|office| office.controller.look_for_unclean(now));
+        let leadership = plan.leadership.as_mut();
+        let is_due =
+            leadership.is_some_and(|leadership| leadership.controller.look_for_unclean(now));
         drop(plan);
         if is_due {
             self.parts.mail.quorum.wake();
@@ -280,8 +281,9 @@ impl MetadataLog {
     /// Fences a broker whose process is gone, unless it was heard of after `since`.
     pub(crate) fn fence_dead(&self, broker: BrokerId, epoch: i64, since: Instant) {
         let mut plan = self.plan.lock();
-        let office = plan.office.as_mut();
-        let is_over = office.is_some_and(|office| office.controller.on_dead(broker, epoch, since));
+        let leadership = plan.leadership.as_mut();
+        let is_over = leadership
+            .is_some_and(|leadership| leadership.controller.on_dead(broker, epoch, since));
         drop(plan);
         if is_over {
             self.tick(self.parts.clock.now());
@@ -357,10 +359,10 @@ impl MetadataLog {
     pub(crate) fn hear_clock(&self, broker: BrokerId, wall_ms: i64) {
         let ahead_ms = wall_ms.saturating_sub(self.parts.clock.wall_ms().0);
         let mut plan = self.plan.lock();
-        let Some(office) = plan.office.as_mut() else {
+        let Some(leadership) = plan.leadership.as_mut() else {
             return;
         };
-        let due = (office.clocks).on_heard(broker, ahead_ms, self.parts.clock.now());
+        let due = (leadership.clocks).on_heard(broker, ahead_ms, self.parts.clock.now());
         drop(plan);
         match due {
             Some(Due::Apart { ahead_ms }) => tracing::warn!(

@@ -132,7 +132,7 @@ impl MetadataLog {
         let plan = self.plan.lock();
         let deadlines = [
             plan.quorum.next_deadline(),
-            plan.office_deadline(),
+            plan.leadership_deadline(),
             plan.snapshot_deadline(),
         ];
         deadlines.into_iter().flatten().min()
@@ -156,8 +156,8 @@ impl MetadataLog {
         deadline.is_some_and(|at| at <= now)
     }
 
-    pub(crate) fn is_office_due(&self, now: Instant) -> bool {
-        let deadline = self.plan.lock().office_deadline();
+    pub(crate) fn is_leadership_due(&self, now: Instant) -> bool {
+        let deadline = self.plan.lock().leadership_deadline();
         deadline.is_some_and(|at| at <= now)
     }
 
@@ -168,7 +168,7 @@ impl MetadataLog {
         leads.then(|| plan.quorum.epoch())
     }
 
-    /// True while other nodes have to be notified that this one gives up its office.
+    /// True while other nodes have to be notified that this one gives up its leadership.
     pub(crate) fn is_handing_over(&self) -> bool {
         let role = self.plan.lock().quorum.role();
         matches!(role, RoleName::Leader | RoleName::Resigned)

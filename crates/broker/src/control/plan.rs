@@ -1,7 +1,7 @@
 //! The plan of the metadata: the machine of the quorum, the log it decides about, and the image that decisions look at.
 //!
 //! One lock covers them all, and is never held during IO. Invariant: the image is that of every record in the log, committed or not,
-//! while this node holds office; decisions are made in office alone. What is committed is published before anybody is told of it.
+//! while this node leads; only a leader makes decisions. What is committed is published before anybody is told of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use wire::records::{Batch, BatchBuilder};
 
 use super::alarms;
 use super::change_lines::{Level, Line, paced};
-use super::controller::Office;
+use super::controller::Leadership;
 use super::log::{Parts, QuorumLevel, Written};
 use super::replay::{self, replay};
 use super::sight::QuorumSight;
@@ -27,12 +27,12 @@ use crate::complaints::Pace;
 use crate::mail::quorum::Order;
 
 pub(crate) struct Plan {
-    /// In office: of all records in the log.
+    /// While it leads: of all records in the log.
     pub(crate) image: Arc<Image>,
     pub(crate) log: Arc<Partition>,
     pub(crate) quorum: Quorum,
     /// Set while this node is the active controller.
-    pub(crate) office: Option<Office>,
+    pub(crate) leadership: Option<Leadership>,
     /// The role that the log was given last, and its epoch.
     role: Option<(LeaderEpoch, Role)>,
     /// Of the records that are committed and known to be.
@@ -106,7 +106,7 @@ impl Plan {
             seen,
             log,
             quorum,
-            office: None,
+            leadership: None,
             role: None,
             committed,
             uncommitted,
@@ -127,7 +127,7 @@ impl Plan {
 
     /// True if this node is the active controller.
     pub(crate) fn is_active(&self) -> bool {
-        self.office.is_some()
+        self.leadership.is_some()
     }
 
     /// Appends records to the metadata log; they hold for later decisions at once.
@@ -140,8 +140,8 @@ impl Plan {
         let before = Arc::clone(&self.image);
         let written = self.append(parts, records, aftermath);
         let now = parts.clock.now();
-        if let Some(office) = self.office.as_mut() {
-            let controller = &mut office.controller;
+        if let Some(leadership) = self.leadership.as_mut() {
+            let controller = &mut leadership.controller;
             match written {
                 Ok(()) => {
                     let last = Offset(self.image.end().saturating_sub(1));
@@ -160,8 +160,8 @@ impl Plan {
         records: &[Record],
         aftermath: &mut Aftermath,
     ) -> Result<(), ErrorCode> {
-        let office = self.office.as_ref().ok_or(ErrorCode::NotController)?;
-        let epoch = office.controller.epoch();
+        let leadership = self.leadership.as_ref().ok_or(ErrorCode::NotController)?;
+        let epoch = leadership.controller.epoch();
         if records.is_empty() {
             return Ok(());
         }
@@ -224,7 +224,7 @@ impl Plan {
         if std::mem::take(&mut aftermath.is_accepted) {
             Ok(())
         } else {
-            Err("The controller has just begun its office, or ended it: try again.".to_owned())
+            Err("The controller has just begun its leadership, or ended it: try again.".to_owned())
         }
     }
 
@@ -306,9 +306,9 @@ impl Plan {
         let had = std::mem::replace(&mut self.voters_count, voters);
         if had < VOTERS_OF_SEVERAL
             && VOTERS_OF_SEVERAL <= voters
-            && let Some(office) = self.office.as_mut()
+            && let Some(leadership) = self.leadership.as_mut()
         {
-            office.controller.on_several_voters(parts.clock.now());
+            leadership.controller.on_several_voters(parts.clock.now());
         }
         self.look(parts.ticket(), aftermath);
         // Under the lock: the worker carries out the orders of all steps in their order.
@@ -317,14 +317,14 @@ impl Plan {
 
     /// A leader that was never active has no line that it began either.
     fn report_left(&mut self, parts: &Parts, epoch: LeaderEpoch, why: Left) {
-        if self.office.is_none() || parts.state.is_alone() {
+        if self.leadership.is_none() || parts.state.is_alone() {
             return;
         }
         let level = match why {
             Left::Resigned => Level::Info,
             Left::Led { .. } | Left::Opposed { .. } | Left::Unheard { .. } => Level::Warn,
         };
-        let (mut lines, text) = (Vec::new(), alarms::office_left(epoch, why));
+        let (mut lines, text) = (Vec::new(), alarms::leadership_ended(epoch, why));
         let now = parts.clock.now();
         paced(&mut self.left_lines, now, &mut lines, level, text);
         lines.iter().for_each(Line::write);
@@ -362,11 +362,11 @@ impl Plan {
             Effect::Accepted { .. } => aftermath.is_accepted = true,
             Effect::Refused { .. } => {}
             Effect::Committed { up_to } => self.commit(parts, up_to, aftermath),
-            Effect::OfficeLeft { epoch, why } => self.report_left(parts, epoch, why),
+            Effect::LeadershipEnded { epoch, why } => self.report_left(parts, epoch, why),
             Effect::LeaderChanged { epoch, leader } => {
-                self.office = None;
+                self.leadership = None;
                 if leader == Some(parts.node()) {
-                    aftermath.orders.push(Order::TakeOffice(epoch));
+                    aftermath.orders.push(Order::TakeLeadership(epoch));
                 }
             }
             Effect::Send {
@@ -530,7 +530,7 @@ impl Plan {
         self.log.on_committed(up_to, &mut aftermath.news);
     }
 
-    /// A batch is committed, on `before`. What this office decided there is counted and written to the log: not earlier, because a controller
+    /// A batch is committed, on `before`. What this leadership decided there is counted and written to the log: not earlier, because a controller
     /// without a majority decides much that never holds, and not what earlier ones decided, which a start finds again.
     fn report(
         &mut self,
@@ -540,25 +540,25 @@ impl Plan {
         aftermath: &mut Aftermath,
     ) {
         let epoch = batch.leader_epoch();
-        let office = self.office.as_mut();
-        let office = office.filter(|it| it.controller.epoch() == epoch);
-        let Some(office) = office.filter(|_| !records.is_empty()) else {
+        let leadership = self.leadership.as_mut();
+        let leadership = leadership.filter(|it| it.controller.epoch() == epoch);
+        let Some(leadership) = leadership.filter(|_| !records.is_empty()) else {
             return;
         };
         parts.meters.counts.on_committed(before, records);
         if !parts.state.is_alone() {
             let now = parts.clock.now();
             let next = batch.next_offset();
-            let lines = office.lines.committed(before, records, next, now);
+            let lines = leadership.lines.committed(before, records, next, now);
             aftermath.lines.extend(lines);
         }
     }
 
-    /// Has a line written once all that was decided is committed, unless this office ends before.
+    /// Has a line written once all that was decided is committed, unless this leadership ends before.
     pub(super) fn announce(&mut self, line: Line) {
         let last = Offset(self.image.end().saturating_sub(1));
-        if let Some(office) = self.office.as_mut() {
-            office.lines.announce(last, line);
+        if let Some(leadership) = self.leadership.as_mut() {
+            leadership.lines.announce(last, line);
         }
     }
 

@@ -375,7 +375,7 @@ impl Visit for Text<'_> {
 
 /// The lines and the number of elections when a controller that is no longer alone fences the only broker and has it lead again: after the
 /// decisions, and once they are committed.
-fn fencing(ends_office: bool) -> [(Vec<String>, u64); 2] {
+fn fencing(ends_leadership: bool) -> [(Vec<String>, u64); 2] {
     let mut bench = Bench::new();
     bench.create("t", 2);
     bench.commit();
@@ -409,8 +409,8 @@ fn fencing(ends_office: bool) -> [(Vec<String>, u64); 2] {
     drop(plan);
     shared.metadata.conclude(aftermath);
     let decided = seen();
-    if ends_office {
-        shared.metadata.plan.lock().office = None;
+    if ends_leadership {
+        shared.metadata.plan.lock().leadership = None;
     }
     shared
         .metadata

@@ -141,7 +141,7 @@ impl<M: Machine> Coordinator<M> {
     }
 
     /// True if its log is there and still of its epoch. The metadata may have given it to another broker a moment ago.
-    fn holds_office(&self) -> bool {
+    fn holds_leadership(&self) -> bool {
         self.log.check_epoch(self.epoch).is_ok() && !self.log.is_deleted()
     }
 
@@ -204,7 +204,7 @@ impl<M: Machine> Coordinator<M> {
         // The log of a new topic, or one that fits a single read, is there at once.
         self.load(&mut { load::READ_BYTES }, at, output);
         let refusal = match self.state {
-            State::Active if !self.holds_office() => ErrorCode::NotCoordinator,
+            State::Active if !self.holds_leadership() => ErrorCode::NotCoordinator,
             State::Active => {
                 let step = self.machine.ask(asked.ticket, asked.ask, at, topics);
                 // Its answer says what became of it.

@@ -38,7 +38,7 @@ pub(crate) fn rows(call: &Call<'_>) -> Vec<api::Served> {
         .collect()
 }
 
-/// True for the talk of voters with each other. The only voter has nobody to talk to, and nobody may end its office.
+/// True for the talk of voters with each other. The only voter has nobody to talk to, and nobody may end its leadership.
 fn is_of_voters(key: ApiKey) -> bool {
     matches!(
         key,

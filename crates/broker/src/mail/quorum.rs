@@ -53,7 +53,7 @@ pub(crate) enum Order {
     /// The metadata that are committed are to be a snapshot.
     TakeSnapshot,
     /// This node was elected, and a record of its epoch is committed.
-    TakeOffice(LeaderEpoch),
+    TakeLeadership(LeaderEpoch),
     /// A connection has ended on which a broker, registered with that epoch, was heard of.
     Lost(BrokerId, i64),
     /// This node is no longer alone.

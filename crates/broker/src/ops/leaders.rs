@@ -46,10 +46,34 @@ impl Away {
             index,
         }
     }
+}
 
-    /// True if a part of an answer is about this partition. A version names topics by their names or by their ids.
-    fn is(&self, (name, id): (&str, Uuid), index: i32) -> bool {
-        self.index == index && (self.topic_id == id || *self.topic == *name)
+/// The numbers of the parts of a call, found by what an answer says of them.
+struct Numbers {
+    of: BTreeMap<Arc<str>, BTreeMap<i32, u32>>,
+    names: BTreeMap<Uuid, Arc<str>>,
+}
+
+impl Numbers {
+    fn new(parts: &[Away]) -> Numbers {
+        let mut numbers = Numbers {
+            of: BTreeMap::new(),
+            names: BTreeMap::new(),
+        };
+        for part in parts {
+            let name = || Arc::clone(&part.topic);
+            let of_topic = numbers.of.entry(name()).or_default();
+            of_topic.insert(part.index, part.number);
+            numbers.names.entry(part.topic_id).or_insert_with(name);
+        }
+        numbers
+    }
+
+    /// The part that is about this partition. A version names topics by their names or by their ids.
+    fn get(&self, (name, id): (&str, Uuid), index: i32) -> Option<u32> {
+        let by_id = || self.of.get(self.names.get(&id)?);
+        let of_topic = self.of.get(name).or_else(by_id)?;
+        of_topic.get(&index).copied()
     }
 }
 
@@ -63,14 +87,13 @@ fn by_topic<T>(parts: Vec<(Away, T)>) -> BTreeMap<Arc<str>, Vec<(Away, T)>> {
     topics
 }
 
-/// The results of the parts of a call. One that the answer does not tell of is [`UNANSWERED`].
+/// The results of the parts of a call. One that the answer does not mention is [`UNANSWERED`].
 fn results<T>(
     away: Vec<Away>,
-    mut told: Vec<(Away, Result<T, ErrorCode>)>,
+    mut known: BTreeMap<u32, Result<T, ErrorCode>>,
 ) -> Vec<(u32, Result<T, ErrorCode>)> {
     let result = |away: Away| {
-        let place = told.iter().position(|(of, _)| of.number == away.number);
-        let result = place.map_or(Err(UNANSWERED), |place| told.swap_remove(place).1);
+        let result = known.remove(&away.number).unwrap_or(Err(UNANSWERED));
         (away.number, result)
     };
     away.into_iter().map(result).collect()

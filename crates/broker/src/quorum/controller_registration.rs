@@ -1,7 +1,7 @@
 //! This controller says where it listens and which features it supports (KIP-919), so that no level is finalized that it does not know.
 //!
 //! A machine without clock or connections. It asks until the metadata have this life of the process: an answer alone is not enough, for
-//! the record may be lost with the office of the one that gave it.
+//! the record may be lost with the leadership of the one that gave it.
 
 use std::time::Duration;
 

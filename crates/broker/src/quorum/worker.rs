@@ -36,7 +36,7 @@ use crate::shared::Shared;
 const RETRY: Duration = Duration::from_millis(500);
 /// A registration or heartbeat is given up after so long.
 const LIFECYCLE_WAIT_MAX: Duration = Duration::from_secs(2);
-/// A leader that stops has so long to hand its office on.
+/// A leader that stops has so long to hand its leadership on.
 const HANDOVER_MAX: Duration = Duration::from_millis(500);
 
 /// The author of a request that is under way.
@@ -77,7 +77,7 @@ pub(crate) struct QuorumWorker {
     seen_end: i64,
     /// The controller that requests go to.
     controller: Option<Endpoint>,
-    /// Set once all else has stopped: until when the office may be handed on.
+    /// Set once all else has stopped: until when the leadership may be handed on.
     ends_by: Option<Instant>,
     snapshots: SnapshotDir,
     snapshot_desk: Arc<SnapshotDesk>,
@@ -195,8 +195,8 @@ impl QuorumWorker {
                 self.complain(done, "remove an old snapshot of the metadata");
             }
             Order::TakeSnapshot => self.take_snapshot(),
-            Order::TakeOffice(epoch) => {
-                self.shared.metadata.take_office(epoch);
+            Order::TakeLeadership(epoch) => {
+                self.shared.metadata.take_leadership(epoch);
                 self.probe_all();
             }
             Order::Lost(broker, epoch) => self.probe(broker, epoch),
@@ -560,7 +560,7 @@ impl QuorumWorker {
         .min()
     }
 
-    /// All that waits for the metadata has ended. A leader hands its office on before it goes.
+    /// All that waits for the metadata has ended. A leader hands its leadership on before it goes.
     fn is_over(&mut self, now: Instant) -> bool {
         if !self.shared.lifetime.have_shards_ended() {
             return false;
@@ -601,7 +601,7 @@ impl Worker for QuorumWorker {
         if self.shared.metadata.is_quorum_due(now) {
             self.shared.metadata.step(Event::Tick);
         }
-        if self.shared.metadata.is_office_due(now) {
+        if self.shared.metadata.is_leadership_due(now) {
             self.shared.metadata.tick(now);
         }
         self.take_snapshot_if_due(now);

@@ -415,7 +415,7 @@ fn a_batch_that_was_sent_behind_one_that_no_leader_took_does_not_begin_in_its_pl
 /// The leader before refused the first, and the second was sent to this one when the client had heard of it. A producer that was idle goes
 /// on with the batch that it sends again, because nothing in front of that is under way.
 #[test]
-fn in_a_new_office_a_producer_begins_with_its_first_batch_or_with_one_that_comes_again() {
+fn in_a_new_leadership_a_producer_begins_with_its_first_batch_or_with_one_that_comes_again() {
     let machine = machine(1);
     let mut rig = open(&machine, &[small_segments()]).unwrap();
     let role = Role::Leading(Replicas {

@@ -204,8 +204,8 @@ impl Quorum {
         records
     }
 
-    /// Out of office: callers that wait learn it now.
-    pub(super) fn leave_office(&mut self) {
+    /// Leads no longer: callers that wait learn it now.
+    pub(super) fn leave_leadership(&mut self) {
         self.empty_held_answers();
         let Role::Leader(leader) = &mut self.role else {
             return;

@@ -121,17 +121,17 @@ impl Quorum {
         self.may_stand().then(|| now.plus(wait))
     }
 
-    /// Reports the end of the office that this replica has, if it has one.
+    /// Reports the end of the leadership that this replica has, if it has one.
     pub(crate) fn report_left(&mut self, why: Left) {
         if self.is_leader() {
             let epoch = self.election.epoch;
-            self.effects.push(Effect::OfficeLeft { epoch, why });
+            self.effects.push(Effect::LeadershipEnded { epoch, why });
         }
     }
 
     fn leave(&mut self) {
         if self.is_leader() {
-            self.leave_office();
+            self.leave_leadership();
         }
         if let Role::Follower(Follower {
             download: Some(download),
@@ -235,11 +235,11 @@ impl Quorum {
         if leader == Some(self.me.replica.id) && (is_newer || known != leader)
             || !is_newer && leader.is_some() && known.is_some() && leader != known
         {
-            // A replica without its vote file, or a new disk of the node that leads, does not remember its office.
+            // A replica without its vote file, or a new disk of the node that leads, does not remember its leadership.
             let is_sure = self.is_voter() && self.remembers();
             let forgot = leader == Some(self.me.replica.id) && !is_sure;
             if forgot {
-                self.hear_of_own_office(at, epoch);
+                self.hear_of_own_leadership(at, epoch);
             } else if let Some(told) = leader {
                 self.alarm_once(Alarm::TwoLeaders { epoch, known, told });
             }
@@ -264,17 +264,17 @@ impl Quorum {
         }
     }
 
-    /// An office that ended with a disk is followed by another's, if a majority is there.
-    fn hear_of_own_office(&mut self, at: Moment, epoch: LeaderEpoch) {
+    /// A leadership that ended with a disk is followed by another's, if a majority is there.
+    fn hear_of_own_leadership(&mut self, at: Moment, epoch: LeaderEpoch) {
         let wait = (self.settings.fetch_timeout + self.settings.election_timeout * 2) * 2;
         let id = self.me.replica.id;
-        match self.own_office {
+        match self.own_leadership {
             Some((known, since)) if known == epoch => {
                 if since.plus(wait) <= at.now {
                     self.alarm_once(Alarm::Unelected { id, epoch });
                 }
             }
-            _ => self.own_office = Some((epoch, at.now)),
+            _ => self.own_leadership = Some((epoch, at.now)),
         }
     }
 

@@ -13,7 +13,7 @@ fn voters_of_a_new_list_agree_on_an_id_and_keep_it() {
     check("new 3 | cut 3 | wait 20000 => 1 nameless | 2 nameless | 3 nameless");
 }
 
-/// The third of three is elected, and no message of its office is delivered yet. Each has to ask for votes before any votes.
+/// The third of three is elected, and no message of its leadership is delivered yet. Each has to ask for votes before any votes.
 const CROWNED: &str = "new 3 | stand 2 | stand 3 | crown 3 1";
 
 #[test]

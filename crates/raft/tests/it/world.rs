@@ -56,7 +56,7 @@ struct Node {
     /// The nodes that its settings name to ask for the leader; `None`: all.
     seeds: Option<Vec<i32>>,
     alarms: usize,
-    /// The reason of the end of the last office.
+    /// The reason of the end of the last leadership.
     left: Option<Left>,
     answers: Vec<i16>,
     /// It goes by the id of another node.
@@ -328,7 +328,7 @@ impl World {
                     node.strangers.push(other.map_or(-1, |other| other.0));
                 }
             }
-            Effect::OfficeLeft { why, .. } => node.left = Some(why),
+            Effect::LeadershipEnded { why, .. } => node.left = Some(why),
             Effect::LeaderChanged { leader, .. } => node.is_active = leader == Some(BrokerId(id)),
             Effect::Accepted { .. }
             | Effect::Remembered

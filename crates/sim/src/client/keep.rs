@@ -17,7 +17,7 @@ use super::way::Way;
 
 /// An answer that takes longer is waited for no more, by most.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Another broker may have the office of one that is silent for so long.
+/// Another broker may have the leadership of one that is silent for so long.
 const LED_ANSWER_MAX: Duration = Duration::from_secs(3);
 
 pub(crate) struct Link {

@@ -179,7 +179,7 @@ impl Client for Loner {
     }
 }
 
-/// True if the size of a commit was judged. Where another broker has the office, the log is read, or too few replicas are in sync, it is not.
+/// True if the size of a commit was judged. Where another broker has the leadership, the log is read, or too few replicas are in sync, it is not.
 fn is_judged(error: ErrorCode, is_prompt: bool) -> bool {
     let is_forgotten = is_prompt && error == ErrorCode::CoordinatorNotAvailable;
     is_forgotten || matches!(error, ErrorCode::None | ErrorCode::UnknownServerError)

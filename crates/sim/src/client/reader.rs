@@ -237,7 +237,7 @@ impl Reader {
             let code = code(data.error_code)?;
             match code {
                 ErrorCode::None => drop(self.errors.remove(&index)),
-                // So says a replica that follows and has not come so far (KIP-392): the one that led has lost the office, or was moved away
+                // So says a replica that follows and has not come so far (KIP-392): the one that led has lost the leadership, or was moved away
                 // and is on its way back. A leader that goes on saying it is found when everything is read.
                 ErrorCode::OffsetOutOfRange if self.may_ask_followers() => {
                     has_moved = true;

@@ -1,4 +1,4 @@
-//! The way to a broker that has an office: the leader of a partition, or the coordinator of a key.
+//! The way to a broker that has a leadership: the leader of a partition, or the coordinator of a key.
 //!
 //! Owns a connection to some broker that is asked, and then to another one, until one answers. An answer is what one broker knew: whoever
 //! is sent away by the broker that it leads to asks anew.
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// And when it did not know.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The office that is looked for.
+/// The leadership that is looked for.
 #[derive(Clone, Debug)]
 pub(crate) enum Goal {
     Leader { topic: String, partition: i32 },
@@ -57,7 +57,7 @@ impl Way {
         self.guide.as_ref().is_some_and(Line::has_news)
     }
 
-    /// The broker that was found has the office no more.
+    /// The broker that was found has the leadership no more.
     pub(crate) fn forget(&mut self) {
         self.found = None;
     }

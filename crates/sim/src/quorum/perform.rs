@@ -35,7 +35,7 @@ impl World {
                 Ok(())
             }
             Effect::Refused { .. }
-            | Effect::OfficeLeft { .. }
+            | Effect::LeadershipEnded { .. }
             | Effect::LeaderChanged { .. }
             | Effect::Remembered => Ok(()),
             Effect::Alarm(alarm) => self.alarm(number, alarm),

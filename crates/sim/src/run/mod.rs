@@ -129,7 +129,7 @@ pub struct Verdict {
     pub acts: usize,
     /// Of a cluster: epochs with an active controller, metadata logs that were trimmed, and those that began anew at a snapshot of
     /// another node.
-    pub offices: u64,
+    pub leaderships: u64,
     pub trimmed: u64,
     pub fetched: u64,
     /// Leaders that partitions had, one for each epoch, and replicas in sync that were held against what was committed.
@@ -699,7 +699,7 @@ impl Run {
             too_large: notes.too_large,
             forgotten: notes.forgotten,
             acts: notes.acts.values().map(Vec::len).sum(),
-            offices: self.unity.offices(),
+            leaderships: self.unity.leaderships(),
             trimmed: self.unity.trimmed,
             leaders: self.copies.moves,
             compared: self.copies.compared,

@@ -34,9 +34,9 @@ pub(super) fn describe(cluster: &Cluster) -> String {
         let image = broker.image();
         let fenced = image.brokers().filter(|broker| broker.is_fenced);
         let fenced: Vec<i32> = fenced.map(|broker| broker.id.0).collect();
-        let office = broker.office();
+        let leadership = broker.leadership();
         lines.push(format!(
-            "node {}: office {office:?}, fenced {fenced:?}",
+            "node {}: leadership {leadership:?}, fenced {fenced:?}",
             node.0
         ));
         for it in broker.replicas() {

@@ -19,7 +19,7 @@ use crate::client::council::VALUE;
 #[derive(Default)]
 pub(super) struct Unity {
     /// The active controller of each epoch.
-    offices: BTreeMap<LeaderEpoch, HostId>,
+    leaderships: BTreeMap<LeaderEpoch, HostId>,
     /// The id of the cluster, in every life of every node.
     cluster_id: Option<String>,
     /// The metadata log of each node.
@@ -36,8 +36,8 @@ pub(super) struct Unity {
 
 impl Unity {
     /// Epochs that had an active controller.
-    pub(super) fn offices(&self) -> u64 {
-        self.offices.len() as u64
+    pub(super) fn leaderships(&self) -> u64 {
+        self.leaderships.len() as u64
     }
 
     /// Looks at every node; what is wrong.
@@ -50,8 +50,8 @@ impl Unity {
             if let Some(wrong) = self.watch_id(node, broker, cluster.nodes().count()) {
                 return Some(wrong);
             }
-            if let Some(epoch) = broker.office() {
-                let first = *self.offices.entry(epoch).or_insert(node);
+            if let Some(epoch) = broker.leadership() {
+                let first = *self.leaderships.entry(epoch).or_insert(node);
                 if first != node {
                     let (first, second) = (first.0, node.0);
                     return Some(format!(
@@ -72,7 +72,7 @@ impl Unity {
     /// The voters of one list agree on one id, and no node ever has another.
     fn watch_id(&mut self, node: HostId, broker: &Broker, nodes: usize) -> Option<String> {
         let Some(id) = broker.cluster_id() else {
-            let leads = broker.office().is_some();
+            let leads = broker.leadership().is_some();
             return leads.then(|| format!("node {} leads a cluster without an id", node.0));
         };
         let first = self.cluster_id.get_or_insert_with(|| id.to_owned());
@@ -165,7 +165,9 @@ impl Cluster {
         let Some((first, others)) = images.split_first() else {
             return false;
         };
-        let controllers = brokers.iter().filter(|broker| broker.office().is_some());
+        let controllers = brokers
+            .iter()
+            .filter(|broker| broker.leadership().is_some());
         let are_in = self.nodes().all(|node| {
             let known = first.broker(model::BrokerId(node.0.into()));
             known.is_some_and(|known| !known.is_fenced)
@@ -187,12 +189,12 @@ impl Cluster {
         let fenced = image.brokers().filter(|known| known.is_fenced);
         let fenced: Vec<i32> = fenced.map(|known| known.id.0).collect();
         format!(
-            "{} shows the metadata up to {}, of which {:?} are fenced, has the log {:?}, and the office of {:?}",
+            "{} shows the metadata up to {}, of which {:?} are fenced, has the log {:?}, and the leadership of {:?}",
             node.0,
             image.end(),
             fenced,
             broker.metadata_log(),
-            broker.office(),
+            broker.leadership(),
         )
     }
 }

@@ -24,7 +24,7 @@ fn trace(verdicts: &[Verdict]) -> Option<(u64, u64)> {
 
 #[test]
 fn three_brokers_are_one_cluster_over_faults_and_repeat_their_run() {
-    let (mut offices, mut trimmed, mut fetched) = (0, 0, 0);
+    let (mut leaderships, mut trimmed, mut fetched) = (0, 0, 0);
     for seed in 1..9 {
         let verdicts = check(seed);
         if seed == 1 {
@@ -32,11 +32,11 @@ fn three_brokers_are_one_cluster_over_faults_and_repeat_their_run() {
         }
         // The last verdict counts for the whole cluster.
         let last = verdicts.last().expect("three verdicts");
-        offices += last.offices;
+        leaderships += last.leaderships;
         trimmed += last.trimmed;
         fetched += last.fetched;
     }
-    assert!(offices > 10, "{offices} active controllers");
+    assert!(leaderships > 10, "{leaderships} active controllers");
     assert!(trimmed > 20, "{trimmed} metadata logs were trimmed");
     assert!(fetched > 0, "no snapshot was fetched");
 }

@@ -78,7 +78,7 @@ impl Stage<'_> {
         }
     }
 
-    /// A leader that is not the active controller. If that leads everything, its office goes to another first.
+    /// A leader that is not the active controller. If that leads everything, its leadership goes to another first.
     fn plain_leader(&mut self) -> Result<usize, String> {
         loop {
             let controller = self.nodes.controller()?;
@@ -97,7 +97,7 @@ impl Stage<'_> {
     }
 }
 
-/// One is alone, whatever its office; then each is.
+/// One is alone, whatever its leadership; then each is.
 pub(super) fn isolate(stage: &mut Stage<'_>) -> Result<String, String> {
     let leader = stage.plain_leader()?;
     let mut bitten = 0;

@@ -286,7 +286,7 @@ impl Nodes {
         Ok(begun.elapsed())
     }
 
-    /// All at once: no node can hand its office to one that goes as well.
+    /// All at once: no node can hand its leadership to one that goes as well.
     pub(crate) fn stop_all(&mut self) -> Result<(), String> {
         (1..=COUNT).try_for_each(|node| self.signal(node, "TERM"))?;
         for broker in self.brokers.iter_mut().filter_map(Option::take) {

@@ -13,7 +13,7 @@ use wire::messages::fetch_response::PartitionData;
 use wire::messages::{FetchRequest, FetchResponse};
 use wire::records::{Batch, Source};
 
-use super::{Away, by_topic, results};
+use super::{Away, Numbers, by_topic, results};
 use crate::ops::Desk;
 use crate::peers::Answer;
 
@@ -110,18 +110,16 @@ impl FetchCall {
         answer: Option<Answer>,
     ) -> Vec<(u32, Result<Read, ErrorCode>)> {
         let answer: Option<FetchResponse> = answer.and_then(Answer::read);
-        let mut told = Vec::new();
+        let numbers = Numbers::new(&self.0);
+        let mut known = BTreeMap::new();
         for topic in answer.into_iter().flat_map(|answer| answer.responses) {
             let whose = (topic.topic.as_str(), topic.topic_id);
             for part in topic.partitions {
-                let away = self
-                    .0
-                    .iter()
-                    .find(|away| away.is(whose, part.partition_index));
-                told.extend(away.map(|away| (away.clone(), read(part))));
+                let number = numbers.get(whose, part.partition_index);
+                known.extend(number.map(|number| (number, read(part))));
             }
         }
-        results(self.0, told)
+        results(self.0, known)
     }
 }
 

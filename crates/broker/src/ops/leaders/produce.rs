@@ -9,7 +9,7 @@ use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{ProduceRequest, ProduceResponse};
 use wire::{ErrorCode, Records};
 
-use super::{Away, by_topic, results};
+use super::{Away, Numbers, by_topic, results};
 use crate::ops::{Desk, Tickets};
 use crate::peers::{Answer, UpTo};
 
@@ -100,11 +100,12 @@ impl ProduceCall {
         answer: Option<Answer>,
     ) -> Vec<(u32, Result<Place, ErrorCode>)> {
         let answer: Option<ProduceResponse> = answer.and_then(Answer::read);
-        let mut told = Vec::new();
+        let numbers = Numbers::new(&self.0);
+        let mut known = BTreeMap::new();
         for topic in answer.iter().flat_map(|answer| &answer.responses) {
             for part in &topic.partition_responses {
                 let whose = (topic.name.as_str(), topic.topic_id);
-                let away = self.0.iter().find(|away| away.is(whose, part.index));
+                let number = numbers.get(whose, part.index);
                 let placed = (
                     Offset(part.base_offset),
                     Timestamp(part.log_append_time_ms),
@@ -114,9 +115,9 @@ impl ProduceCall {
                     ErrorCode::None => Ok(placed),
                     code => Err(code),
                 };
-                told.extend(away.map(|away| (away.clone(), result)));
+                known.extend(number.map(|number| (number, result)));
             }
         }
-        results(self.0, told)
+        results(self.0, known)
     }
 }

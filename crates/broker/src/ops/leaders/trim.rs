@@ -8,7 +8,7 @@ use wire::ErrorCode;
 use wire::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use wire::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 
-use super::{Away, by_topic, results};
+use super::{Away, Numbers, by_topic, results};
 use crate::ops::Desk;
 use crate::peers::Answer;
 
@@ -76,21 +76,19 @@ impl TrimCall {
         answer: Option<Answer>,
     ) -> Vec<(u32, Result<Offset, ErrorCode>)> {
         let answer: Option<DeleteRecordsResponse> = answer.and_then(Answer::read);
-        let mut told = Vec::new();
+        let numbers = Numbers::new(&self.0);
+        let mut known = BTreeMap::new();
         for topic in answer.iter().flat_map(|answer| &answer.topics) {
             for part in &topic.partitions {
                 let whose = (topic.name.as_str(), wire::Uuid::ZERO);
-                let away = self
-                    .0
-                    .iter()
-                    .find(|away| away.is(whose, part.partition_index));
+                let number = numbers.get(whose, part.partition_index);
                 let result = match crate::error::of_code(part.error_code) {
                     ErrorCode::None => Ok(Offset(part.low_watermark)),
                     code => Err(code),
                 };
-                told.extend(away.map(|away| (away.clone(), result)));
+                known.extend(number.map(|number| (number, result)));
             }
         }
-        results(self.0, told)
+        results(self.0, known)
     }
 }

@@ -123,7 +123,7 @@ impl World {
     /// The place of the active controller.
     fn controller(&self) -> Option<usize> {
         let mut nodes = self.nodes.iter();
-        nodes.position(|node| node.broker.office().is_some())
+        nodes.position(|node| node.broker.leadership().is_some())
     }
 
     /// The place of the leader of a partition, once the node of the door knows it.
@@ -329,7 +329,7 @@ fn operations_reach_the_right_node_from_one_that_is_neither_controller_nor_coord
     world.command(crate::control::command::Command::CreateTopics(vec![new]));
     assert_eq!(world.leader(TOPIC, 0), Some(controller));
     let node = &world.nodes[world.at];
-    assert!(node.broker.office().is_none());
+    assert!(node.broker.leadership().is_none());
     let known = node.broker.shared.catalog.topics();
     let here = known.partition(TOPIC, 0).err();
     assert_eq!(here, Some(crate::topics::Absent::Elsewhere));

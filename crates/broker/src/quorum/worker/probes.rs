@@ -35,7 +35,7 @@ pub(super) struct Suspect {
 }
 
 impl QuorumWorker {
-    /// A new controller has heard of nobody, and the broker of the one before may be what ended its office.
+    /// A new controller has heard of nobody, and the broker of the one before may be what ended its leadership.
     pub(super) fn probe_all(&mut self) {
         if !self.shared.metadata.is_active() || self.shared.state.is_alone() {
             return;

@@ -128,7 +128,7 @@ fn a_broker_that_is_asked_to_stop_hands_its_leaderships_on_first_and_is_not_wait
 }
 
 #[test]
-fn a_controller_that_is_asked_to_stop_hands_on_its_leaderships_and_its_office() {
+fn a_controller_that_is_asked_to_stop_hands_on_its_leaderships_and_its_leadership() {
     let mut nodes = Nodes::start(26);
     create(&nodes);
     let leaves = active(&nodes).expect("three voters have one");

@@ -94,7 +94,7 @@ fn leaders_that_die_before_an_id_is_everywhere_leave_one_cluster() {
         // The first election takes some tenths of a second.
         nodes.pass(Duration::from_millis(150 + 25 * moment));
         let leads = |nodes: &Nodes, node: &Node| {
-            let epoch = nodes.office(*node);
+            let epoch = nodes.leadership(*node);
             epoch.is_some()
         };
         let leader = ALL.into_iter().find(|node| leads(&nodes, node));

@@ -43,7 +43,7 @@ pub(super) fn others(nodes: &Nodes) -> (Node, Node, Node) {
 
 /// The one that lacks a topic asks the one that forgot it for its vote.
 #[test]
-fn an_emptied_voter_helps_nobody_to_office_who_lacks_what_it_had() {
+fn an_emptied_voter_helps_nobody_to_leadership_who_lacks_what_it_had() {
     let mut nodes = Nodes::start(51);
     let (active, emptied, behind) = others(&nodes);
     nodes.kill(behind);
@@ -203,7 +203,7 @@ fn a_damaged_snapshot_that_is_fetched_is_not_believed() {
 }
 
 #[test]
-fn a_clock_that_is_an_hour_off_moves_no_office_and_no_leadership() {
+fn a_clock_that_is_an_hour_off_moves_no_leadership_and_no_leadership() {
     let nodes = Nodes::start(55);
     let (leads, other, third) = others(&nodes);
     create(&nodes, leads, "first");

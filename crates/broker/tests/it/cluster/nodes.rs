@@ -123,8 +123,8 @@ impl Nodes {
     }
 
     /// The epoch in which a node is the active controller.
-    pub(super) fn office(&self, node: Node) -> Option<model::LeaderEpoch> {
-        self.brokers[usize::from(node) - 1].as_ref()?.office()
+    pub(super) fn leadership(&self, node: Node) -> Option<model::LeaderEpoch> {
+        self.brokers[usize::from(node) - 1].as_ref()?.leadership()
     }
 
     fn settings(&self, node: Node) -> config::Broker {

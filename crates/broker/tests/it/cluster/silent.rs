@@ -39,7 +39,7 @@ fn first_by_name(_: Node) -> Vec<(&'static str, String)> {
 fn active(nodes: &Nodes) -> Option<(Node, model::LeaderEpoch)> {
     NAMED
         .into_iter()
-        .find_map(|node| Some((node, nodes.office(node)?)))
+        .find_map(|node| Some((node, nodes.leadership(node)?)))
 }
 
 /// Has a topic made through a node, which knows it then.
@@ -158,7 +158,7 @@ fn a_controller_reaches_itself_though_it_cannot_look_up_its_own_name() {
     nodes.start_one(1);
     nodes.kill(3);
     are_in_sync(&nodes);
-    while nodes.office(1).is_none() {
+    while nodes.leadership(1).is_none() {
         nodes.kill(2);
         nodes.start_one(2);
         are_in_sync(&nodes);

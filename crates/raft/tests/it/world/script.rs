@@ -213,7 +213,7 @@ impl World {
     /// - `N leader|follower|... E`: state and epoch
     /// - `N end|durable|committed O`: offsets; `N epoch E`
     /// - `N log E E ...`: the epoch of each batch; `N begins E E ...`: of the first; `N least O`: so much is committed
-    /// - `N voted M|nobody`, `N voters A,B`, `N shuns|trusts` (some leader, its leaders), `N names M A,B` (of the listeners of M), `N answers CODE ...` (of changes and fetches), `N alarms K`, `N left REASON ...` (its last office)
+    /// - `N voted M|nobody`, `N voters A,B`, `N shuns|trusts` (some leader, its leaders), `N names M A,B` (of the listeners of M), `N answers CODE ...` (of changes and fetches), `N alarms K`, `N left REASON ...` (its last leadership)
     /// - `N active|idle`: it was told that it is the active controller; `N nameless`: it is of no cluster; `N of M`: of that of M; `N strangers A B`:
     ///   the nodes of other clusters that it named
     /// - `N keeps M D`: the voter M is of the directory of D; `N keeps M none`: that of M is not known

@@ -11,7 +11,7 @@ use crate::client::producer::Habits;
 
 /// Nodes of a cluster: the fewest of which one may fail.
 const UNITED: u8 = 3;
-/// An answer that takes longer is not waited for where another broker may have the office.
+/// An answer that takes longer is not waited for where another broker may have the leadership.
 pub(in crate::run) const LED_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Between two batches of a producer that others have caught up with long before.
