@@ -534,7 +534,13 @@ fn target(
     for (partition, offset) in &mut asked {
         let start = starts.get(partition).copied().unwrap_or(0);
         let end = ends.get(partition).copied().unwrap_or(i64::MAX);
-        *offset = (*offset).clamp(start, end.max(start));
+        let within = (*offset).clamp(start, end.max(start));
+        if within != *offset {
+            env::tell!(
+                "{topic}-{partition} keeps the offsets from {start} up to {end}: {within} is taken for {offset}"
+            );
+        }
+        *offset = within;
     }
     Ok(asked)
 }

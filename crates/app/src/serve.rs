@@ -165,7 +165,7 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
         settings.assign(text).map_err(wrong)?;
     }
     if settings.get("listeners").is_none()
-        && let Some(own) = Voter::own_among_several(&settings)
+        && let Some(own) = Voter::own(&settings)
     {
         let address = format!("PLAINTEXT://{}", own.address());
         settings.put("listeners", &address).map_err(wrong)?;

@@ -98,15 +98,13 @@ impl Voter {
         Ok(voters)
     }
 
-    /// The voter that a node with these settings is, if they name it and others.
+    /// The voter that a node with these settings is, if they name it.
     #[must_use]
-    pub fn own_among_several(settings: &Settings) -> Option<Voter> {
+    pub fn own(settings: &Settings) -> Option<Voter> {
         let id = settings.get("node.id").or(settings.get("broker.id"));
         let id = BrokerId(id?.trim().parse().ok()?);
-        let mut voters = Voter::parse_all(settings.get(VOTERS)?).ok()?;
-        let own = voters.iter().position(|voter| voter.id == id)?;
-        let own = voters.swap_remove(own);
-        (!voters.is_empty()).then_some(own)
+        let voters = Voter::parse_all(settings.get(VOTERS)?).ok()?;
+        voters.into_iter().find(|voter| voter.id == id)
     }
 
     /// `host:port` to dial.

@@ -50,6 +50,11 @@ impl QuorumSight {
                  other{missing}"
             );
         }
+        if let [one] = self.voters.as_slice() {
+            return format!(
+                "no active controller is known: node {one}, the only voter, has to be up and to be reached from here"
+            );
+        }
         let most = count / 2 + 1;
         // A node that does not vote cannot know whether they have begun.
         let first = match self.end {
@@ -74,20 +79,31 @@ mod tests {
     #[test]
     fn a_new_cluster_waits_for_all_of_its_voters_and_an_old_one_for_a_majority() {
         let nodes = |ids: &[i32]| ids.iter().map(|id| BrokerId(*id)).collect::<Vec<_>>();
-        let why = |missing: Option<&[i32]>, end| {
-            let sight = QuorumSight {
-                is_active: false,
-                epoch: LeaderEpoch(0),
-                leader: None,
-                hears_leader: false,
-                voters: nodes(&[1, 2, 3]),
-                missing_at_first: missing.map(nodes),
-                watermark: None,
-                end: Offset(end),
-                snapshot_bytes: 0,
-            };
-            sight.no_controller()
+        let sight = |missing: Option<&[i32]>, end| QuorumSight {
+            is_active: false,
+            epoch: LeaderEpoch(0),
+            leader: None,
+            hears_leader: false,
+            voters: nodes(&[1, 2, 3]),
+            missing_at_first: missing.map(nodes),
+            watermark: None,
+            end: Offset(end),
+            snapshot_bytes: 0,
         };
+        let mut lone = QuorumSight {
+            voters: nodes(&[100]),
+            ..sight(None, 9)
+        };
+        assert_eq!(
+            lone.no_controller(),
+            "no active controller is known: node 100, the only voter, has to be up and to be reached from here"
+        );
+        lone.voters.clear();
+        assert_eq!(
+            lone.no_controller(),
+            "no controller has answered at controller.quorum.bootstrap.servers"
+        );
+        let why = |missing, end| sight(missing, end).no_controller();
         let begins = "no active controller is known: a new cluster begins once all 3 voters, 1, 2, 3, are up together and reach each other";
         assert_eq!(
             why(Some(&[2, 3]), 0),

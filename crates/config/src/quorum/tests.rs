@@ -269,22 +269,20 @@ fn the_id_that_earlier_versions_made_of_the_voters_stays() {
 }
 
 #[test]
-fn the_own_voter_is_found_in_settings_that_name_others() {
+fn the_own_voter_is_found_in_settings_that_name_it() {
     let own = |text: &str| {
         let mut settings = Settings::default();
         settings.read(text, Format::Properties).expect("valid");
-        Voter::own_among_several(&settings)
+        Voter::own(&settings)
     };
     let second = own(&format!("node.id=2\n{THREE}")).expect("named");
     assert_eq!(
         (second.id, second.address().as_str()),
         (BrokerId(2), "127.0.0.1:9192")
     );
-    for text in [
-        THREE.to_owned(),
-        format!("node.id=4\n{THREE}"),
-        "node.id=1\ncontroller.quorum.voters=1@a:1".to_owned(),
-    ] {
+    let lone = own("node.id=1\ncontroller.quorum.voters=1@a:1").expect("named");
+    assert_eq!(lone.address(), "a:1");
+    for text in [THREE.to_owned(), format!("node.id=4\n{THREE}")] {
         assert_eq!(own(&text), None, "{text}");
     }
 }

@@ -21,6 +21,8 @@ pub(super) const TRANSACTION: i8 = 1;
 
 /// Longer than any connection stalls: what was sent before has arrived or never will.
 pub(super) const STRAY_MAX: Duration = Duration::from_secs(10);
+/// The time-out of a batch: longer than a leader that falls silent may take to answer, so that it is seen if none does.
+const PRODUCE_MS: i32 = 20_000;
 
 /// Partition and batch.
 type Sent = (i32, Bytes);
@@ -81,7 +83,7 @@ pub(super) fn produce(
     ProduceRequest {
         transactional_id: transactional_id.map(str::to_owned),
         acks,
-        timeout_ms: 10_000,
+        timeout_ms: PRODUCE_MS,
         topic_data: vec![TopicProduceData {
             name: topic.to_owned(),
             partition_data: partition_data.collect(),
