@@ -40,6 +40,7 @@ SIDES = {s.name: s for s in (
     Side("kafka", "kafka", {}, "as shipped: not synced"),
     Side("kafka-sync", "kafka", {"flush.messages": "1"}, "flush.messages=1: every append synced"),
     Side("esker-3", "esker", {}, "three nodes, three replicas of each partition, each synced", 3),
+    Side("esker-3-before", "before", {}, "three nodes of the build that --before names", 3),
     Side("kafka-3", "kafka", {}, "three brokers, three replicas, not synced", 3),
     Side("kafka-3-sync", "kafka", {"flush.messages": "1"}, "three brokers, three replicas, every append synced", 3),
 )}

@@ -13,7 +13,7 @@ from .presets import PRESETS
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 74, 104, 58, 52
 COLOURS = {"esker": "#0b6e4f", "esker-before": "#2b59c3", "esker-os": "#6fb98f", "kafka": "#c8553d", "kafka-sync": "#8d6a9f",
-           "esker-3": "#0b6e4f", "kafka-3": "#c8553d", "kafka-3-sync": "#8d6a9f"}
+           "esker-3": "#0b6e4f", "esker-3-before": "#2b59c3", "kafka-3": "#c8553d", "kafka-3-sync": "#8d6a9f"}
 DASHES = {"esker-os": "6 4", "kafka-sync": "6 4", "kafka-3-sync": "6 4"}
 INK, FAINT = "#1f2933", "#d9dee4"
 
