@@ -21,7 +21,7 @@ pub(super) const TRANSACTION: i8 = 1;
 
 /// Longer than any connection stalls: what was sent before has arrived or never will.
 pub(super) const STRAY_MAX: Duration = Duration::from_secs(10);
-/// The time-out of a batch: longer than a leader that falls silent may take to answer, so that it is seen if none does.
+/// The time-out of a batch: longer than a leader that falls silent may take to answer.
 const PRODUCE_MS: i32 = 20_000;
 
 /// Partition and batch.
