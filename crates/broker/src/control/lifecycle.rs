@@ -1,7 +1,7 @@
 //! The life of this broker in its cluster (KIP-631): it registers, is heard of by heartbeats, and goes when its leaderships are gone.
 //!
 //! A machine without clock or connections: it says what to ask the active controller next, and takes the answer. One request is under
-//! way at a time. A broker serves clients once the controller has counted it in for the first time.
+//! way at a time. A broker serves clients once the controller has counted it in for the first time, and its own metadata say so.
 
 use std::time::Duration;
 
@@ -39,6 +39,14 @@ pub(crate) enum Leaving {
     Nobody,
     /// One waits for the others.
     IsWaited,
+}
+
+/// What the metadata that are here say of the brokers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct News {
+    pub(crate) somebody: Leaving,
+    /// They list this broker among those that live.
+    pub(crate) counts_in: bool,
 }
 
 /// A consequence that is not a request.
@@ -95,6 +103,11 @@ pub(crate) struct Lifecycle {
     leaves_until: Option<Instant>,
     /// Set once it has asked for others to lead: no further heartbeat has the controller count it out before.
     farewell_until: Option<Instant>,
+    /// The metadata that are here count it in. The controller says so a moment before: clients that came in between would hear of a cluster
+    /// without brokers.
+    is_known_here: bool,
+    /// The controller counts it in.
+    is_expected: bool,
     has_served: bool,
 }
 
@@ -108,6 +121,8 @@ impl Lifecycle {
             leads_until: None,
             leaves_until: None,
             farewell_until: None,
+            is_known_here: false,
+            is_expected: false,
             has_served: false,
         }
     }
@@ -127,7 +142,8 @@ impl Lifecycle {
 
     /// More of the metadata is here. A broker that waits to be counted in says so at once, and so does each while `somebody` shuts down: one
     /// that goes waits until all others know whom it left its partitions to.
-    pub(crate) fn on_metadata(&mut self, somebody: Leaving, now: Instant) {
+    pub(crate) fn on_metadata(&mut self, news: News, now: Instant) -> Option<Turn> {
+        self.is_known_here = news.counts_in;
         let is_waiting = matches!(
             self.stage,
             Stage::Registered {
@@ -135,9 +151,17 @@ impl Lifecycle {
                 ..
             }
         );
-        if (is_waiting || somebody == Leaving::IsWaited) && self.stage != Stage::Unregistered {
+        if (is_waiting || news.somebody == Leaving::IsWaited) && self.stage != Stage::Unregistered {
             self.bring_forward(now);
         }
+        self.serve()
+    }
+
+    /// Lets clients in, once.
+    fn serve(&mut self) -> Option<Turn> {
+        let begins = self.is_expected && self.is_known_here && !self.has_served;
+        self.has_served |= begins;
+        begins.then_some(Turn::Serve)
     }
 
     fn bring_forward(&mut self, now: Instant) {
@@ -251,9 +275,8 @@ impl Lifecycle {
                     self.pace.interval
                 };
                 self.due = Some(self.beyond_farewell(now.plus(pause)));
-                let serves = !heard.is_fenced && !self.has_served;
-                self.has_served |= serves;
-                serves.then_some(Turn::Serve)
+                self.is_expected = !heard.is_fenced;
+                self.serve()
             }
             // Another controller may not know the registration, or knows a later one.
             Err(ErrorCode::StaleBrokerEpoch | ErrorCode::BrokerIdNotRegistered) => {
@@ -290,6 +313,13 @@ mod tests {
         })
     }
 
+    fn news(somebody: Leaving, counts_in: bool) -> News {
+        News {
+            somebody,
+            counts_in,
+        }
+    }
+
     fn registered() -> Lifecycle {
         let mut life = Lifecycle::new(PACE, at(0));
         assert_eq!(life.take_ask(at(0)), Some(Ask::Register));
@@ -309,17 +339,22 @@ mod tests {
         assert_eq!(life.take_ask(at(0)), Some(BEAT));
         assert_eq!(life.on_heard(heard(true, false), at(0)), None);
         assert_eq!(life.take_ask(at(10)), None);
-        life.on_metadata(Leaving::Nobody, at(10));
+        assert_eq!(life.on_metadata(news(Leaving::Nobody, false), at(10)), None);
         assert_eq!(life.take_ask(at(10)), Some(BEAT));
         assert_eq!(
             life.on_heard(heard(false, false), at(10)),
+            None,
+            "its own metadata do not know of it"
+        );
+        assert_eq!(
+            life.on_metadata(news(Leaving::Nobody, true), at(20)),
             Some(Turn::Serve)
         );
-        life.on_metadata(Leaving::Nobody, at(20));
+        assert_eq!(life.on_metadata(news(Leaving::Nobody, true), at(20)), None);
         assert_eq!(life.take_ask(at(2_009)), None);
         assert_eq!(life.take_ask(at(2_010)), Some(BEAT));
         assert_eq!(life.on_heard(heard(false, false), at(2_010)), None);
-        life.on_metadata(Leaving::IsWaited, at(2_020));
+        life.on_metadata(news(Leaving::IsWaited, true), at(2_020));
         assert_eq!(life.take_ask(at(2_020)), Some(BEAT), "another goes");
         life.hurry(at(2_025));
         assert_eq!(life.take_ask(at(2_025)), None, "one request at a time");
@@ -396,6 +431,7 @@ mod tests {
             leaves: true,
         });
         let mut life = registered();
+        life.on_metadata(news(Leaving::Nobody, true), at(0));
         assert!(!life.leave(at(100)));
         assert_eq!(life.take_ask(at(100)), leaving);
         assert_eq!(

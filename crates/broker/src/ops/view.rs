@@ -118,6 +118,16 @@ impl<'a> View<'a> {
         self.endpoint(broker)
     }
 
+    /// The brokers that live. This one alone where the metadata count nobody in: it answers, and some clients forget every broker by an answer
+    /// that names none, and find no way back (librdkafka since 2.10).
+    pub(crate) fn live_brokers(&self) -> impl Iterator<Item = &Registration> {
+        let is_alive = |broker: &&Registration| !broker.is_fenced;
+        let own = self.image.broker(self.broker.node_id);
+        let is_empty = !self.image.brokers().any(|broker| is_alive(&broker));
+        let alone = own.filter(|_| is_empty).into_iter();
+        self.image.brokers().filter(is_alive).chain(alone)
+    }
+
     /// False for this broker while it acts as no leader.
     pub(crate) fn acts_as_leader(&self, id: BrokerId) -> bool {
         !self.is_silent || id != self.broker.node_id

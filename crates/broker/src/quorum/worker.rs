@@ -486,9 +486,15 @@ impl QuorumWorker {
             }
             return;
         };
+        let mut serves = None;
         if end != self.seen_end {
             self.seen_end = end;
-            membership.life.on_metadata(leaving(&image), now);
+            let own = image.broker(self.shared.catalog.config().broker.node_id);
+            let news = lifecycle::News {
+                somebody: leaving(&image),
+                counts_in: own.is_some_and(|own| !own.is_fenced),
+            };
+            serves = membership.life.on_metadata(news, now);
         }
         if is_leaving && membership.life.leave(now) {
             self.shared.lifetime.stop_now();
@@ -506,6 +512,7 @@ impl QuorumWorker {
         }
         let ask = membership.life.take_ask(now);
         let request = ask.map(|ask| (ask, membership.request(&self.shared, ask, end)));
+        self.take_turn(serves);
         self.take_turn(turn);
         let Some((ask, request)) = request else {
             return;

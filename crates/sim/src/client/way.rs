@@ -80,9 +80,17 @@ impl Way {
                     Goal::Coordinator { .. } => answer
                         .decode::<FindCoordinatorRequest>()
                         .map(|found| coordinator(&found)),
-                    Goal::Leader { partition, .. } => answer
-                        .decode::<MetadataRequest>()
-                        .map(|known| leader(&known, *partition)),
+                    Goal::Leader { partition, .. } => {
+                        answer.decode::<MetadataRequest>().map(|known| {
+                            // Some clients forget all brokers by it, and come back to none.
+                            if known.brokers.is_empty() && !known.topics.is_empty() {
+                                notes.violation(
+                                    "an answer about a topic names no broker".to_owned(),
+                                );
+                            }
+                            leader(&known, *partition)
+                        })
+                    }
                 };
                 self.found = self.heard(found, notes).flatten();
                 return self.found.ok_or(now.plus(PAUSE));

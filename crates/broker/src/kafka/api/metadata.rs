@@ -121,7 +121,6 @@ fn is_sound(topics: &[MetadataRequestTopic], version: i16) -> bool {
 }
 
 fn brokers(view: &View<'_>) -> Vec<MetadataResponseBroker> {
-    let alive = view.image.brokers().filter(|broker| !broker.is_fenced);
     let describe = |broker: &meta::Registration| {
         let address = view.endpoint(broker)?;
         Some(MetadataResponseBroker {
@@ -131,7 +130,7 @@ fn brokers(view: &View<'_>) -> Vec<MetadataResponseBroker> {
             rack: broker.rack.clone(),
         })
     };
-    alive.filter_map(describe).collect()
+    view.live_brokers().filter_map(describe).collect()
 }
 
 /// Names once each: what is there in the order of the request, then what is not.
@@ -483,6 +482,26 @@ mod tests {
             handle(&request, 11, &fixture.view()).cluster_authorized_operations,
             i32::MIN
         );
+    }
+
+    #[test]
+    fn a_broker_that_answers_names_itself_where_no_other_is_counted_in() {
+        let request = MetadataRequest {
+            topics: Some(vec![named("a")]),
+            ..MetadataRequest::default()
+        };
+        let mut fixture = Fixture::new("");
+        fixture.register_second(false);
+        let brokers = |fixture: &Fixture| {
+            let response = handle(&request, 9, &fixture.view());
+            let brokers = response.brokers.iter();
+            brokers.map(|broker| broker.node_id).collect::<Vec<i32>>()
+        };
+        assert_eq!(brokers(&fixture), [1, 2]);
+        fixture.fence(BrokerId(1));
+        assert_eq!(brokers(&fixture), [2]);
+        fixture.fence(BrokerId(2));
+        assert_eq!(brokers(&fixture), [1]);
     }
 
     #[test]
