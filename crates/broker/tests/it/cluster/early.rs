@@ -56,3 +56,19 @@ fn a_broker_without_a_cluster_sends_its_clients_away_in_the_end() {
     assert!(!is_closed(&conn));
     nodes.within(Duration::from_secs(7), |_| Some(is_closed(&conn)));
 }
+
+/// All nodes were away, so that nobody else is counted in: librdkafka forgets all brokers by an answer that names none.
+#[test]
+fn the_first_clients_of_a_cluster_that_comes_back_are_told_of_a_broker() {
+    for seed in 81..89 {
+        let mut nodes = alone(seed);
+        let mut early: Vec<SimConn> = (0..3).map(|_| nodes.send(1, &everything(), 12)).collect();
+        nodes.start_one(2);
+        early.extend((0..3).map(|_| nodes.send(2, &everything(), 12)));
+        for conn in early {
+            let answer = nodes.receive::<MetadataRequest>(conn, 12);
+            let answer = answer.expect("it has waited");
+            assert!(!answer.brokers.is_empty(), "seed {seed}");
+        }
+    }
+}
