@@ -187,8 +187,32 @@ func waitLed(ctx context.Context, name string, partitions int32) {
 			return false
 		}
 		ends, err := admin.ListEndOffsets(ctx, name) // Kafka shows a leader in its metadata before the leader serves
-		return err == nil && ends.Error() == nil
+		return err == nil && ends.Error() == nil && isKnown(ctx, name)
 	})
+}
+
+// isKnown is false while a broker that answers has not heard of the topic: what a test asks next may go to any of them.
+func isKnown(ctx context.Context, name string) bool {
+	brokers, err := admin.ListBrokers(ctx)
+	if err != nil {
+		return false
+	}
+	c := client()
+	defer c.Close()
+	for _, broker := range brokers {
+		request := kmsg.NewPtrMetadataRequest()
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = &name
+		request.Topics = append(request.Topics, topic)
+		answer, err := c.Broker(int(broker.NodeID)).RetriableRequest(ctx, request)
+		if err != nil {
+			continue
+		}
+		if known := answer.(*kmsg.MetadataResponse).Topics; len(known) != 1 || known[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
+			return false
+		}
+	}
+	return true
 }
 
 func waitFor(ctx context.Context, what string, holds func() bool) {

@@ -207,7 +207,9 @@ func autoCreate(ctx context.Context) {
 	name := newName("auto")
 	must(c.ProduceSync(ctx, &kgo.Record{Topic: name, Value: []byte("x")}).FirstErr(), "produce")
 	equal(string(read(ctx, name, 0, 0, 1)[0].Value), "x", "value")
-	names, err := admin.ListTopics(ctx)
-	must(err, "list")
-	that(slices.Contains(names.Names(), name), "the topic is not listed")
+	waitFor(ctx, "the topic to be listed", func() bool {
+		names, err := admin.ListTopics(ctx)
+		must(err, "list")
+		return slices.Contains(names.Names(), name)
+	})
 }

@@ -21,8 +21,17 @@ const fact = (name, body) => facts.push({ name, body });
 async function topic(prefix, numPartitions = 1, settings = {}) {
   const name = newName(prefix);
   const configEntries = Object.entries({ "retention.ms": "-1", ...settings }).map(([name, value]) => ({ name, value }));
-  assert.equal(await admin.createTopics({ topics: [{ topic: name, numPartitions, configEntries }] }), true);
-  return name;
+  for (let tries = 0; ; tries++) {
+    try {
+      // False where it is there: nobody else has the name, so an answer was lost.
+      assert.ok((await admin.createTopics({ topics: [{ topic: name, numPartitions, configEntries }] })) || tries);
+      return name;
+    } catch (error) {
+      // The admin client of kafkajs gives up when its connection ends, and asks a node that was killed until that is back.
+      if (!process.env.KILLS || tries > 30 || !error.name.startsWith("KafkaJSConnection")) throw error;
+      await new Promise((done) => setTimeout(done, 500));
+    }
+  }
 }
 
 async function withProducer(settings, body) {
