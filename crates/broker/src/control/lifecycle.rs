@@ -106,8 +106,6 @@ pub(crate) struct Lifecycle {
     /// The metadata that are here count it in. The controller says so a moment before: clients that came in between would hear of a cluster
     /// without brokers.
     is_known_here: bool,
-    /// The controller counts it in.
-    is_expected: bool,
     has_served: bool,
 }
 
@@ -122,7 +120,6 @@ impl Lifecycle {
             leaves_until: None,
             farewell_until: None,
             is_known_here: false,
-            is_expected: false,
             has_served: false,
         }
     }
@@ -157,9 +154,16 @@ impl Lifecycle {
         self.serve()
     }
 
-    /// Lets clients in, once.
+    /// Lets clients in, once, while both the controller and the metadata that are here count the broker in.
     fn serve(&mut self) -> Option<Turn> {
-        let begins = self.is_expected && self.is_known_here && !self.has_served;
+        let is_counted_in = matches!(
+            self.stage,
+            Stage::Registered {
+                is_fenced: false,
+                ..
+            }
+        );
+        let begins = is_counted_in && self.is_known_here && !self.has_served;
         self.has_served |= begins;
         begins.then_some(Turn::Serve)
     }
@@ -275,7 +279,6 @@ impl Lifecycle {
                     self.pace.interval
                 };
                 self.due = Some(self.beyond_farewell(now.plus(pause)));
-                self.is_expected = !heard.is_fenced;
                 self.serve()
             }
             // Another controller may not know the registration, or knows a later one.
@@ -361,6 +364,17 @@ mod tests {
         assert_eq!(life.on_heard(heard(false, false), at(2_030)), None);
         life.hurry(at(2_040));
         assert_eq!(life.take_ask(at(2_040)), Some(BEAT));
+    }
+
+    #[test]
+    fn metadata_of_an_earlier_life_let_nobody_in() {
+        let mut life = registered();
+        assert_eq!(life.take_ask(at(0)), Some(BEAT));
+        assert_eq!(life.on_heard(heard(false, false), at(5)), None);
+        assert_eq!(life.take_ask(at(2_005)), Some(BEAT));
+        life.on_heard(Err(ErrorCode::StaleBrokerEpoch), at(2_010));
+        let counted_in = news(Leaving::Nobody, true);
+        assert_eq!(life.on_metadata(counted_in, at(2_010)), None);
     }
 
     #[test]
