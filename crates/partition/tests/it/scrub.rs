@@ -46,6 +46,26 @@ fn rot_in_a_closed_segment_is_found_while_nobody_reads() {
     }
 }
 
+#[test]
+fn rot_in_a_segment_that_was_closed_since_the_last_checkpoint_is_found() {
+    let machine = machine(3);
+    let mut known = vec![Known::default()];
+    let settings = DirSettings {
+        checkpoint_bytes: u64::MAX,
+        scrub_bytes_per_second: 1 << 20,
+        ..settings()
+    };
+    let opened = open_at(&machine, Path::new(DIR), settings, &[small_segments()]);
+    let mut rig = opened.unwrap();
+    fill(&mut rig, &machine, &mut known);
+    let segment = Path::new(DIR).join("t0-0/00000000000000000000.log");
+    machine
+        .rot(&segment, 200..240, Rot::Flip { bit: 3 })
+        .unwrap();
+    rig.work(&machine, HOUR, &mut known);
+    assert!(0 < rig.dir.rot_found());
+}
+
 /// Behind the rot a reader goes on where the report says.
 #[test]
 fn a_reader_that_meets_rot_can_go_on_behind_it() {

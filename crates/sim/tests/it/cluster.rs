@@ -173,6 +173,12 @@ fn disks_are_fast_before_nodes_begin_anew() {
     check_load(20007, Load::Rot);
 }
 
+/// A log was cut, got a checkpoint and a few more segments, and was at rest from then on: the scrub never read what was closed last.
+#[test]
+fn what_was_closed_since_the_last_checkpoint_is_scrubbed() {
+    check_load(152, Load::Rot);
+}
+
 /// A node lost power before it knew what of its metadata was committed, and began its replicas in leader epochs of the part that never
 /// was: it took the later, lower ones for old, and led no more.
 #[test]

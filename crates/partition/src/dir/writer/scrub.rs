@@ -36,6 +36,8 @@ const REPORTED_MAX: usize = 1000;
 
 pub(super) struct Scrub {
     at: Instant,
+    /// True if a pass is under way.
+    is_begun: bool,
     /// The partition that was read last, and the offset to go on at.
     place: Option<(Key, Offset)>,
     /// Rounds that were committed when the directory was looked at last.
@@ -49,6 +51,7 @@ impl Scrub {
     pub(super) fn new(now: Instant) -> Scrub {
         Scrub {
             at: now.plus(FIRST_AFTER),
+            is_begun: false,
             place: None,
             rounds: 0,
             busy_looks: 0,
@@ -160,10 +163,16 @@ impl Chore for Scrub {
     fn run(&mut self, ledger: &mut Ledger, moment: &mut Moment) -> Result<Flow, StoreError> {
         let pause = if self.is_busy(ledger) {
             BUSY_RETRY
+        } else if !self.is_begun {
+            // What was closed since the last checkpoint is read only behind another, which a directory that is at rest takes for nothing else.
+            ledger.dir.want_checkpoint();
+            self.is_begun = true;
+            BUSY_RETRY
         } else if self.step(ledger) {
             let rate = ledger.dir.settings.scrub_bytes_per_second.max(1);
             Duration::from_millis(STEP_BYTES * 1000 / rate)
         } else {
+            self.is_begun = false;
             REST
         };
         self.at = moment.now.plus(pause);
