@@ -29,7 +29,7 @@ fn quick(preset: &str) -> Vec<String> {
         args.extend(["--records", "300"].map(str::to_owned));
     }
     if ["l16", "a22", "a24"].contains(&preset) {
-        args.extend(["--seconds", "0.1"].map(str::to_owned));
+        args.extend(["--seconds", "0.5"].map(str::to_owned));
     }
     args
 }

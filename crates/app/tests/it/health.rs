@@ -90,14 +90,19 @@ impl Nodes {
         self.0.iter().map(page).collect()
     }
 
-    /// The number of the active controller.
+    /// The number of the active controller, once there is one: a machine that is busy elects another at times.
     fn controller(&self) -> usize {
-        let pages = self.scrape(&[]);
-        let active = pages.iter().find(|(_, page)| {
-            page.as_ref()
-                .is_some_and(|page| page["esker_active_controller"] == 1.0)
+        let mut found = None;
+        until(|| {
+            let pages = self.scrape(&[]);
+            let active = pages.iter().find(|(_, page)| {
+                page.as_ref()
+                    .is_some_and(|page| page["esker_active_controller"] == 1.0)
+            });
+            found = active.map(|(id, _)| *id);
+            found.is_some()
         });
-        *active.unwrap().0
+        found.unwrap()
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct QuorumSight {
 }
 
 impl QuorumSight {
-    /// The active controller in words, if this node knows one.
+    /// The active controller in words, if this node knows one. It need not have answered.
     pub(crate) fn controller(&self) -> Option<String> {
         let (id, endpoint) = self.leader.as_ref()?;
         Some(match endpoint {
@@ -33,10 +33,25 @@ impl QuorumSight {
         })
     }
 
+    /// The same of one that is not heard: it may be gone, with so many voters that no other one is elected.
+    pub(crate) fn unheard(&self, silence: &str) -> Option<String> {
+        let controller = self.controller().filter(|_| !self.hears_leader)?;
+        let need = self.need();
+        Some(format!("{controller}, {silence}. If it is gone, {need}"))
+    }
+
     /// Why there may be none. A voter knows the others; a node that joins a cluster asks its bootstrap servers.
     pub(crate) fn no_controller(&self) -> String {
         if self.voters.is_empty() {
             return "no controller has answered at controller.quorum.bootstrap.servers".to_owned();
+        }
+        format!("no active controller is known: {}", self.need())
+    }
+
+    /// The nodes that have to be up for there to be a controller.
+    fn need(&self) -> String {
+        if self.voters.is_empty() {
+            return "one of controller.quorum.bootstrap.servers has to answer".to_owned();
         }
         let (count, voters) = (self.voters.len(), listed(&self.voters));
         if let Some(missing) = &self.missing_at_first {
@@ -46,14 +61,12 @@ impl QuorumSight {
                 missing => format!("; not heard yet: {}", listed(missing)),
             };
             return format!(
-                "no active controller is known: a new cluster begins once all {count} voters, {voters}, are up together and reach each \
+                "a new cluster begins once all {count} voters, {voters}, are up together and reach each \
                  other{missing}"
             );
         }
         if let [one] = self.voters.as_slice() {
-            return format!(
-                "no active controller is known: node {one}, the only voter, has to be up and to be reached from here"
-            );
+            return format!("node {one}, the only voter, has to be up and to be reached from here");
         }
         let most = count / 2 + 1;
         // A node that does not vote cannot know whether they have begun.
@@ -61,9 +74,7 @@ impl QuorumSight {
             Offset::ZERO if most < count => ", in a new cluster all of them",
             _ => "",
         };
-        format!(
-            "no active controller is known: {most} of the voters {voters} have to be up and to reach each other{first}"
-        )
+        format!("{most} of the voters {voters} have to be up and to reach each other{first}")
     }
 }
 
@@ -75,6 +86,35 @@ fn listed(nodes: &[BrokerId]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_controller_that_is_not_heard_is_named_with_those_who_elect_another() {
+        let sight = |hears_leader, voters: &[i32]| QuorumSight {
+            is_active: false,
+            epoch: LeaderEpoch(4),
+            leader: Some((BrokerId(2), None)),
+            hears_leader,
+            voters: voters.iter().map(|id| BrokerId(*id)).collect(),
+            missing_at_first: None,
+            watermark: None,
+            end: Offset(9),
+            snapshot_bytes: 0,
+        };
+        let unheard = |hears, voters| sight(hears, voters).unheard("is silent");
+        assert_eq!(unheard(true, &[1, 2, 3]), None);
+        assert_eq!(
+            unheard(false, &[1, 2, 3]).as_deref(),
+            Some(
+                "the active controller, node 2, is silent. If it is gone, 2 of the voters 1, 2, 3 have to be up and to reach each other"
+            )
+        );
+        assert_eq!(
+            unheard(false, &[]).as_deref(),
+            Some(
+                "the active controller, node 2, is silent. If it is gone, one of controller.quorum.bootstrap.servers has to answer"
+            )
+        );
+    }
 
     #[test]
     fn a_new_cluster_waits_for_all_of_its_voters_and_an_old_one_for_a_majority() {

@@ -94,7 +94,9 @@ fn outside(shared: &Shared) -> Option<String> {
         (Some(controller), Some(until)) => {
             let heard = heard_at(until, session);
             let silence = shared.env.clock.now().since(heard).as_secs();
-            format!("{controller}, has not answered for {silence} s")
+            let silence = format!("has not answered for {silence} s");
+            let unheard = sight.unheard(&silence);
+            unheard.unwrap_or_else(|| format!("{controller}, {silence}"))
         }
     };
     Some(format!("acts as no leader: {why}"))

@@ -24,6 +24,9 @@ pub(crate) fn not_counted_in(shared: &Shared) -> String {
     let Some(controller) = sight.controller() else {
         return sight.no_controller();
     };
+    if let Some(unheard) = sight.unheard("does not answer this node") {
+        return unheard;
+    }
     let session = shared
         .catalog
         .config()
