@@ -164,7 +164,7 @@ impl Chore for Scrub {
         let pause = if self.is_busy(ledger) {
             BUSY_RETRY
         } else if !self.is_begun {
-            // What was closed since the last checkpoint is read only behind another, which a directory that is at rest takes for nothing else.
+            // Segments closed since the last checkpoint are read only behind another, which a directory at rest takes for nothing else.
             ledger.dir.want_checkpoint();
             self.is_begun = true;
             BUSY_RETRY
