@@ -1,0 +1,4 @@
+//! Logins: what proves that somebody is who it says (SASL, RFC 4422).
+
+pub mod plain;
+pub mod scram;
