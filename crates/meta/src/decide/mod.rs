@@ -3,6 +3,7 @@
 //! Each decision is a function of the image, the settings and the request. It changes nothing: the caller writes the records,
 //! replays them when they are durable, and only then gives the answers. A request that is refused in part is done in part.
 
+pub mod acls;
 pub mod alter_configs;
 pub mod alter_partition;
 pub mod assign_dir;
@@ -19,6 +20,7 @@ pub mod producer_ids;
 pub mod reassign;
 pub mod register_broker;
 pub mod registration;
+pub mod scram;
 pub mod update_features;
 
 pub use draft::{TopicRules, TopicSettings};

@@ -45,7 +45,9 @@ impl Operation {
 
     #[must_use]
     pub fn numbered(number: i8) -> Option<Operation> {
-        Operation::EVERY.into_iter().find(|operation| *operation as i8 == number)
+        Operation::EVERY
+            .into_iter()
+            .find(|operation| *operation as i8 == number)
     }
 
     /// True if a rule that allows `self` allows `asked`. One that denies `self` denies nothing but that.

@@ -85,7 +85,9 @@ impl Rules {
     pub fn add(&mut self, rule: Rule) {
         let host = match &*rule.host {
             ANY => Host::Any,
-            address => address.parse().map_or(Host::Nobody, |ip: IpAddr| Host::One(ip.to_canonical())),
+            address => address
+                .parse()
+                .map_or(Host::Nobody, |ip: IpAddr| Host::One(ip.to_canonical())),
         };
         let kind = self.kind_mut(rule.kind);
         let name: Box<str> = rule.name.as_str().into();
@@ -135,9 +137,17 @@ impl Rules {
 
     /// True if `principal`, who comes from `host`, may do this to the resource, and why.
     #[must_use]
-    pub fn decide(&self, (principal, host): (&Principal, IpAddr), operation: Operation, (kind, name): (Kind, &str)) -> Verdict<'_> {
+    pub fn decide(
+        &self,
+        (principal, host): (&Principal, IpAddr),
+        operation: Operation,
+        (kind, name): (Kind, &str),
+    ) -> Verdict<'_> {
         if self.is_super_user(principal) {
-            return Verdict { is_allowed: true, why: Why::SuperUser };
+            return Verdict {
+                is_allowed: true,
+                why: Why::SuperUser,
+            };
         }
         let host = host.to_canonical();
         let (mut allowed, mut is_named) = (None, false);
@@ -148,15 +158,27 @@ impl Rules {
             }
             match entry.rule.permission {
                 Permission::Deny => {
-                    return Verdict { is_allowed: false, why: Why::Rule(&entry.rule) };
+                    return Verdict {
+                        is_allowed: false,
+                        why: Why::Rule(&entry.rule),
+                    };
                 }
                 Permission::Allow => allowed = allowed.or(Some(&entry.rule)),
             }
         }
         match allowed {
-            Some(rule) => Verdict { is_allowed: true, why: Why::Rule(rule) },
-            None if is_named => Verdict { is_allowed: false, why: Why::NoneAllows },
-            None => Verdict { is_allowed: self.allows_if_no_rule, why: Why::NoRule },
+            Some(rule) => Verdict {
+                is_allowed: true,
+                why: Why::Rule(rule),
+            },
+            None if is_named => Verdict {
+                is_allowed: false,
+                why: Why::NoneAllows,
+            },
+            None => Verdict {
+                is_allowed: self.allows_if_no_rule,
+                why: Why::NoRule,
+            },
         }
     }
 
@@ -170,9 +192,16 @@ impl Rules {
         let of = self.kind(kind);
         let is_about = |entry: &&Entry| {
             let rule = &entry.rule;
-            entry.is_of(principal, host) && (rule.operation == operation || rule.operation == Operation::All)
+            entry.is_of(principal, host)
+                && (rule.operation == operation || rule.operation == Operation::All)
         };
-        let all = || of.literal.values().chain(of.prefixed.values()).flatten().filter(is_about);
+        let all = || {
+            of.literal
+                .values()
+                .chain(of.prefixed.values())
+                .flatten()
+                .filter(is_about)
+        };
         let denies = |name: &str, pattern| {
             let is_such = |entry: &Entry| {
                 let rule = &entry.rule;
@@ -193,7 +222,8 @@ impl Rules {
                 let prefix = rule.name.get(..*length);
                 prefix.is_some_and(|prefix| denies(prefix, Pattern::Prefixed))
             };
-            (is_literal && denies(&rule.name, Pattern::Literal)) || (of.lengths.keys().any(is_prefix_denied))
+            (is_literal && denies(&rule.name, Pattern::Literal))
+                || (of.lengths.keys().any(is_prefix_denied))
         };
         all().any(|entry| {
             let rule = &entry.rule;
@@ -203,7 +233,11 @@ impl Rules {
     }
 
     /// The rules that name a resource.
-    fn naming<'a>(&'a self, kind: Kind, name: &'a str) -> impl Iterator<Item = &'a Entry> {
+    fn naming<'a, 'n>(
+        &'a self,
+        kind: Kind,
+        name: &'n str,
+    ) -> impl Iterator<Item = &'a Entry> + use<'a, 'n> {
         let of = self.kind(kind);
         let lengths = of.lengths.range(..=name.len()).map(|(length, _)| *length);
         let prefixed = lengths.filter_map(move |length| of.prefixed.get(name.get(..length)?));

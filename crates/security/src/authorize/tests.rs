@@ -31,7 +31,9 @@ fn rules(all: &[Rule]) -> Rules {
 
 fn may(rules: &Rules, operation: Operation, name: &str) -> bool {
     let alice = Principal::user("alice");
-    rules.decide((&alice, HERE), operation, (Kind::Topic, name)).is_allowed
+    rules
+        .decide((&alice, HERE), operation, (Kind::Topic, name))
+        .is_allowed
 }
 
 use Operation::{All, Alter, AlterConfigs, Create, Describe, DescribeConfigs, Read, Write};
@@ -40,7 +42,10 @@ use Permission::{Allow, Deny};
 
 #[test]
 fn a_denial_wins_wherever_it_stands() {
-    let all = [rule(Allow, All, (Literal, "*")), rule(Deny, Write, (Prefixed, "pay"))];
+    let all = [
+        rule(Allow, All, (Literal, "*")),
+        rule(Deny, Write, (Prefixed, "pay")),
+    ];
     for order in [[0, 1], [1, 0]] {
         let rules = rules(&order.map(|at| all[at].clone()));
         assert!(may(&rules, Write, "orders") && may(&rules, Read, "payments"));
@@ -50,10 +55,16 @@ fn a_denial_wins_wherever_it_stands() {
 
 #[test]
 fn rights_imply_others_where_they_are_given_and_not_where_they_are_denied() {
-    let allowed = rules(&[rule(Allow, Write, (Literal, "t")), rule(Allow, AlterConfigs, (Literal, "t"))]);
+    let allowed = rules(&[
+        rule(Allow, Write, (Literal, "t")),
+        rule(Allow, AlterConfigs, (Literal, "t")),
+    ]);
     assert!(may(&allowed, Describe, "t") && may(&allowed, DescribeConfigs, "t"));
     assert!(!may(&allowed, Read, "t") && !may(&allowed, Alter, "t"));
-    let denied = rules(&[rule(Deny, Write, (Literal, "t")), rule(Allow, Describe, (Literal, "t"))]);
+    let denied = rules(&[
+        rule(Deny, Write, (Literal, "t")),
+        rule(Allow, Describe, (Literal, "t")),
+    ]);
     assert!(may(&denied, Describe, "t") && !may(&denied, Write, "t"));
 }
 
@@ -93,14 +104,25 @@ fn super_users_everybody_and_addresses_are_known() {
         principal: "User:boss".to_owned(),
         ..rule(Deny, All, (Literal, "t"))
     });
-    assert_eq!(rules.decide((&boss, THERE), Read, topic).why, Why::SuperUser);
+    assert_eq!(
+        rules.decide((&boss, THERE), Read, topic).why,
+        Why::SuperUser
+    );
     let carol = Principal::user("carol");
     let mapped: IpAddr = "::ffff:10.0.0.1".parse().expect("an address");
     for (host, is_allowed) in [(HERE, true), (THERE, false), (mapped, true)] {
-        assert_eq!(rules.decide((&carol, host), Read, topic).is_allowed, is_allowed, "{host}");
+        assert_eq!(
+            rules.decide((&carol, host), Read, topic).is_allowed,
+            is_allowed,
+            "{host}"
+        );
     }
     let node = Principal::node(1);
-    assert_eq!(rules.decide((&node, HERE), Read, topic).why, Why::NoneAllows, "no rule is for nodes");
+    assert_eq!(
+        rules.decide((&node, HERE), Read, topic).why,
+        Why::NoneAllows,
+        "no rule is for nodes"
+    );
 }
 
 #[test]
@@ -109,21 +131,53 @@ fn any_topic_is_one_that_no_denial_dominates() {
     let any = |all: &[Rule]| rules(all).allows_any((&alice, HERE), Write, Kind::Topic);
     assert!(!any(&[]));
     assert!(any(&[rule(Allow, Write, (Literal, "t"))]));
-    assert!(any(&[rule(Allow, Write, (Literal, "t")), rule(Deny, Write, (Literal, "u"))]));
-    assert!(!any(&[rule(Allow, Write, (Literal, "t")), rule(Deny, Write, (Literal, "t"))]));
-    assert!(!any(&[rule(Allow, Write, (Literal, "t")), rule(Deny, All, (Prefixed, ""))]));
-    assert!(!any(&[rule(Allow, Write, (Prefixed, "pay")), rule(Deny, Write, (Prefixed, "pa"))]));
-    assert!(any(&[rule(Allow, Write, (Prefixed, "pa")), rule(Deny, Write, (Prefixed, "pay"))]));
-    assert!(any(&[rule(Allow, Write, (Prefixed, "pa")), rule(Deny, Write, (Literal, "pa"))]));
-    assert!(!any(&[rule(Allow, Write, (Literal, "*")), rule(Deny, Write, (Literal, "*"))]));
-    assert!(any(&[rule(Allow, Write, (Literal, "*")), rule(Deny, Write, (Prefixed, "a"))]));
+    assert!(any(&[
+        rule(Allow, Write, (Literal, "t")),
+        rule(Deny, Write, (Literal, "u"))
+    ]));
+    assert!(!any(&[
+        rule(Allow, Write, (Literal, "t")),
+        rule(Deny, Write, (Literal, "t"))
+    ]));
+    assert!(!any(&[
+        rule(Allow, Write, (Literal, "t")),
+        rule(Deny, All, (Prefixed, ""))
+    ]));
+    assert!(!any(&[
+        rule(Allow, Write, (Prefixed, "pay")),
+        rule(Deny, Write, (Prefixed, "pa"))
+    ]));
+    assert!(any(&[
+        rule(Allow, Write, (Prefixed, "pa")),
+        rule(Deny, Write, (Prefixed, "pay"))
+    ]));
+    assert!(any(&[
+        rule(Allow, Write, (Prefixed, "pa")),
+        rule(Deny, Write, (Literal, "pa"))
+    ]));
+    assert!(!any(&[
+        rule(Allow, Write, (Literal, "*")),
+        rule(Deny, Write, (Literal, "*"))
+    ]));
+    assert!(any(&[
+        rule(Allow, Write, (Literal, "*")),
+        rule(Deny, Write, (Prefixed, "a"))
+    ]));
     let by_probe = rule(Allow, Alter, (Literal, "hardcode"));
     let alters = rules(&[by_probe]).allows_any((&alice, HERE), Describe, Kind::Topic);
-    assert!(alters, "Kafka asks about this name first, by the whole rule");
+    assert!(
+        alters,
+        "Kafka asks about this name first, by the whole rule"
+    );
 }
 
 /// The order of Kafka's authorizer over a plain list.
-fn plainly(all: &[Rule], (principal, host): (&Principal, IpAddr), operation: Operation, (kind, name): (Kind, &str)) -> Option<bool> {
+fn plainly(
+    all: &[Rule],
+    (principal, host): (&Principal, IpAddr),
+    operation: Operation,
+    (kind, name): (Kind, &str),
+) -> Option<bool> {
     let names = |rule: &&Rule| {
         rule.kind == kind
             && match rule.pattern {
@@ -143,7 +197,9 @@ fn plainly(all: &[Rule], (principal, host): (&Principal, IpAddr), operation: Ope
         };
         let is_host = rule.host == "*" || rule.host.parse() == Ok(host);
         let is_principal = rule.principal == "User:*" || rule.principal == principal.to_string();
-        let is_operation = rule.operation == operation || rule.operation == All || implied.contains(&rule.operation);
+        let is_operation = rule.operation == operation
+            || rule.operation == All
+            || implied.contains(&rule.operation);
         is_host && is_principal && is_operation
     };
     let fitting: Vec<&&Rule> = named.iter().filter(fits).collect();
@@ -158,16 +214,26 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     let hosts = prop::sample::select(vec!["*", "10.0.0.1", "10.0.0.2", "nowhere"]);
     let operations = prop::sample::select(Operation::EVERY.to_vec());
     let permissions = prop::sample::select(vec![Allow, Deny]);
-    let parts = (kinds, names, patterns, principals, hosts, operations, permissions);
-    parts.prop_map(|(kind, name, pattern, principal, host, operation, permission)| Rule {
-        kind,
-        name: name.to_owned(),
-        pattern,
-        principal: principal.to_owned(),
-        host: host.to_owned(),
-        operation,
-        permission,
-    })
+    let parts = (
+        kinds,
+        names,
+        patterns,
+        principals,
+        hosts,
+        operations,
+        permissions,
+    );
+    parts.prop_map(
+        |(kind, name, pattern, principal, host, operation, permission)| Rule {
+            kind,
+            name: name.to_owned(),
+            pattern,
+            principal: principal.to_owned(),
+            host: host.to_owned(),
+            operation,
+            permission,
+        },
+    )
 }
 
 proptest! {

@@ -23,7 +23,9 @@ pub enum Malformed {
     NoName,
     #[error("Authentication failed: password not specified")]
     NoPassword,
-    #[error("Authentication failed: Client requested an authorization id that is different from username")]
+    #[error(
+        "Authentication failed: Client requested an authorization id that is different from username"
+    )]
     Another,
 }
 
@@ -33,7 +35,11 @@ pub fn read(message: &[u8]) -> Result<Message, Malformed> {
     let [authorization_id, name, password] = parts[..] else {
         return Err(Malformed::Tokens);
     };
-    let text = |bytes: &[u8]| str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed::Text);
+    let text = |bytes: &[u8]| {
+        str::from_utf8(bytes)
+            .map(str::to_owned)
+            .map_err(|_| Malformed::Text)
+    };
     let (authorization_id, name) = (text(authorization_id)?, text(name)?);
     str::from_utf8(password).map_err(|_| Malformed::Text)?;
     if name.is_empty() {

@@ -94,7 +94,13 @@ impl Hash {
         };
         let rounds = u32::try_from(iterations).ok().and_then(NonZeroU32::new);
         let mut salted = vec![0; self.len()];
-        pbkdf2::derive(algorithm, rounds.unwrap_or(NonZeroU32::MIN), salt, password, &mut salted);
+        pbkdf2::derive(
+            algorithm,
+            rounds.unwrap_or(NonZeroU32::MIN),
+            salt,
+            password,
+            &mut salted,
+        );
         Secret::new(salted)
     }
 
@@ -127,7 +133,12 @@ impl Credential {
 
     /// That of a password which a client has salted itself (KIP-554).
     #[must_use]
-    pub fn of_salted(hash: Hash, salted: &Secret<Vec<u8>>, salt: Vec<u8>, iterations: i32) -> Credential {
+    pub fn of_salted(
+        hash: Hash,
+        salted: &Secret<Vec<u8>>,
+        salt: Vec<u8>,
+        iterations: i32,
+    ) -> Credential {
         let client_key = hash.client_key(salted);
         Credential {
             hash,
@@ -161,7 +172,10 @@ fn auth_message(first_bare: &str, server_first: &str, final_without_proof: &str)
 }
 
 fn xor(one: &[u8], other: &[u8]) -> Vec<u8> {
-    one.iter().zip(other).map(|(one, other)| one ^ other).collect()
+    one.iter()
+        .zip(other)
+        .map(|(one, other)| one ^ other)
+        .collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,9 @@ pub enum ClientError {
     Iterations(i32),
     #[error("the server refuses: {0}")]
     Refused(String),
-    #[error("the server does not prove that it knows the password: it may not be the one that is meant")]
+    #[error(
+        "the server does not prove that it knows the password: it may not be the one that is meant"
+    )]
     Signature,
 }
 
@@ -31,7 +33,11 @@ pub struct Password {
 impl Password {
     #[must_use]
     pub fn new(hash: Hash, password: Secret<Vec<u8>>) -> Password {
-        Password { hash, password, salted: None }
+        Password {
+            hash,
+            password,
+            salted: None,
+        }
     }
 
     fn salted(&mut self, salt: &[u8], iterations: i32) -> Secret<Vec<u8>> {
@@ -65,7 +71,11 @@ impl Client {
     }
 
     /// The proof for the server's first message.
-    pub fn prove(self, message: &[u8], password: &mut Password) -> Result<(String, Verifying), ClientError> {
+    pub fn prove(
+        self,
+        message: &[u8],
+        password: &mut Password,
+    ) -> Result<(String, Verifying), ClientError> {
         let text = str::from_utf8(message).map_err(|_| Malformed::Text)?;
         // A server may refuse at once.
         if let Some(why) = text.strip_prefix("e=") {
@@ -85,9 +95,14 @@ impl Client {
         let without_proof = ClientFinal::without_proof(&self.first.gs2_header, &server.nonce);
         let auth = auth_message(&self.first.bare, text, &without_proof);
         let stored_key = hash.digest(client_key.expose());
-        let proof = xor(client_key.expose(), &hash.hmac(&stored_key, auth.as_bytes()));
+        let proof = xor(
+            client_key.expose(),
+            &hash.hmac(&stored_key, auth.as_bytes()),
+        );
         let signature = hash.hmac(hash.server_key(&salted).expose(), auth.as_bytes());
-        let verifying = Verifying { signature: Secret::new(signature) };
+        let verifying = Verifying {
+            signature: Secret::new(signature),
+        };
         Ok((ClientFinal::text(&without_proof, &proof), verifying))
     }
 }
@@ -97,7 +112,9 @@ impl Verifying {
     pub fn end(self, message: &[u8]) -> Result<(), ClientError> {
         match ServerFinal::read(message)? {
             ServerFinal::Error(why) => Err(ClientError::Refused(why)),
-            ServerFinal::Signature(signature) if same(self.signature.expose(), &signature) => Ok(()),
+            ServerFinal::Signature(signature) if same(self.signature.expose(), &signature) => {
+                Ok(())
+            }
             ServerFinal::Signature(_) => Err(ClientError::Signature),
         }
     }

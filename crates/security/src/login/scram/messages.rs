@@ -10,7 +10,9 @@ pub enum Malformed {
     Text,
     #[error("the first message of the client is not one of SCRAM")]
     ClientFirst,
-    #[error("the first message of the client asks for channel binding, which this mechanism has not")]
+    #[error(
+        "the first message of the client asks for channel binding, which this mechanism has not"
+    )]
     Binding,
     #[error("the first message of the client asks for an extension that nobody here knows")]
     Mandatory,
@@ -73,7 +75,10 @@ impl ClientFirst {
         }
         let mut attributes = bare.split(',');
         let name = attributes.next().and_then(|at| at.strip_prefix("n="));
-        let name = name.and_then(unescaped).filter(|name| !name.is_empty()).ok_or(why)?;
+        let name = name
+            .and_then(unescaped)
+            .filter(|name| !name.is_empty())
+            .ok_or(why)?;
         let nonce = attributes.next().and_then(|at| at.strip_prefix("r="));
         let nonce = nonce.filter(|nonce| is_printable(nonce)).ok_or(why)?;
         let extensions = attributes.map(attribute);
@@ -106,7 +111,12 @@ impl ServerFirst {
     pub(super) fn read(text: &str) -> Result<ServerFirst, Malformed> {
         let why = Malformed::ServerFirst;
         let mut attributes = text.split(',');
-        let mut next = |name| attributes.next().and_then(|at| at.strip_prefix(name)).ok_or(why);
+        let mut next = |name| {
+            attributes
+                .next()
+                .and_then(|at| at.strip_prefix(name))
+                .ok_or(why)
+        };
         let (nonce, salt, iterations) = (next("r=")?, next("s=")?, next("i=")?);
         if !is_printable(nonce) || !attributes.all(|at| attribute(at).is_some()) {
             return Err(why);
@@ -143,7 +153,12 @@ impl ClientFinal {
         let why = Malformed::ClientFinal;
         let (without_proof, proof) = text.rsplit_once(",p=").ok_or(why)?;
         let mut attributes = without_proof.split(',');
-        let mut next = |name| attributes.next().and_then(|at| at.strip_prefix(name)).ok_or(why);
+        let mut next = |name| {
+            attributes
+                .next()
+                .and_then(|at| at.strip_prefix(name))
+                .ok_or(why)
+        };
         let (binding, nonce) = (next("c=")?, next("r=")?);
         if !is_printable(nonce) || !attributes.all(|at| attribute(at).is_some()) {
             return Err(why);
@@ -200,7 +215,10 @@ fn number(text: &str) -> Option<i32> {
 }
 
 fn is_printable(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| matches!(byte, 0x21..=0x7e) && byte != b',')
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, 0x21..=0x7e) && byte != b',')
 }
 
 /// A name in a message: `=` and `,` would end it.

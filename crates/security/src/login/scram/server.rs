@@ -138,7 +138,11 @@ impl Waiting {
         let signature = hash.hmac(self.credential.stored_key.expose(), auth.as_bytes());
         let is_whole = message.proof.len() == signature.len();
         let client_key = Secret::new(xor(&message.proof, &signature));
-        let is_proof = is_whole && self.credential.stored_key.is(&hash.digest(client_key.expose()));
+        let is_proof = is_whole
+            && self
+                .credential
+                .stored_key
+                .is(&hash.digest(client_key.expose()));
         // All of it is computed before anything is looked at: the time is the same whatever is wrong.
         if !same(message.nonce.as_bytes(), self.nonce.as_bytes()) {
             return Err(Refusal::Nonce);

@@ -13,7 +13,11 @@ fn password(hash: Hash, text: &str) -> Password {
 }
 
 /// The verdicts of both ends.
-fn login(hash: Hash, credential: Option<Credential>, text: &str) -> (Result<String, Refusal>, Option<Verifying>) {
+fn login(
+    hash: Hash,
+    credential: Option<Credential>,
+    text: &str,
+) -> (Result<String, Refusal>, Option<Verifying>) {
     let (first, client) = Client::begin("alice", &RANDOM);
     let server = begin(hash, first.as_bytes()).unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(server.name(), "alice");
@@ -35,12 +39,18 @@ fn the_example_of_the_standard_is_spoken_by_both_ends() {
     assert_eq!(first.text(), "n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
     let server = begin(Hash::Sha256, first.text().as_bytes()).unwrap_or_else(|why| panic!("{why}"));
     let client = Client { first };
-    let proved = client.prove(server_first.as_bytes(), &mut password(Hash::Sha256, "pencil"));
+    let proved = client.prove(
+        server_first.as_bytes(),
+        &mut password(Hash::Sha256, "pencil"),
+    );
     let (said, verifying) = proved.unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(said, proof);
     assert_eq!(verifying.end(signature.as_bytes()), Ok(()));
 
-    let salt = [0x5b, 0x6d, 0x99, 0x68, 0x9d, 0x12, 0x35, 0x8e, 0xec, 0xa0, 0x4b, 0x14, 0x12, 0x36, 0xfa, 0x81];
+    let salt = [
+        0x5b, 0x6d, 0x99, 0x68, 0x9d, 0x12, 0x35, 0x8e, 0xec, 0xa0, 0x4b, 0x14, 0x12, 0x36, 0xfa,
+        0x81,
+    ];
     let credential = Credential::new(Hash::Sha256, b"pencil", salt.to_vec(), 4096);
     let (_, mut waiting) = server.answer(Some(credential), &fakes(), &RANDOM);
     (waiting.nonce, waiting.server_first) = (nonce.to_owned(), server_first);
@@ -54,14 +64,22 @@ fn who_knows_the_password_is_let_in_and_nobody_else() {
         let (said, verifying) = login(hash, Some(credential.clone()), "secret");
         let said = said.unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(verifying.expect("it waits").end(said.as_bytes()), Ok(()));
-        assert_eq!(login(hash, Some(credential.clone()), "Secret").0, Err(Refusal::Proof));
+        assert_eq!(
+            login(hash, Some(credential.clone()), "Secret").0,
+            Err(Refusal::Proof)
+        );
         assert_eq!(login(hash, None, "secret").0, Err(Refusal::Unknown));
-        assert!(credential.is_of(b"secret") && !credential.is_of(b"secre") && !credential.is_of(b""));
+        assert!(
+            credential.is_of(b"secret") && !credential.is_of(b"secre") && !credential.is_of(b"")
+        );
         let few = Credential::new(hash, b"secret", SALT.to_vec(), 4095);
         assert_eq!(login(hash, Some(few), "secret").0, Err(Refusal::Iterations));
     }
     let other = Credential::new(Hash::Sha512, b"secret", SALT.to_vec(), 4096);
-    assert_eq!(login(Hash::Sha256, Some(other), "secret").0, Err(Refusal::Unknown));
+    assert_eq!(
+        login(Hash::Sha256, Some(other), "secret").0,
+        Err(Refusal::Unknown)
+    );
 }
 
 #[test]
@@ -94,17 +112,45 @@ fn first_messages_that_are_none_are_refused() {
     let refusal = |message: &[u8]| begin(Hash::Sha256, message).err();
     let is_none = Some(Refusal::Malformed(Malformed::ClientFirst));
     for message in [
-        "", "n", "n,", "n,,", "n,,n=", "n,,n=a", "n,,n=a,r=", "n,,n=,r=x", "n,,r=x,n=a", "y,,n=a,r=x", "n,b,n=a,r=x", "n,a=,n=a,r=x",
-        "n,,n=a=b,r=x", "n,,n=a=2c,r=x", "n,,n=a,r=x,", "n,,n=a,r=x,1=b", "n,,n=a,r=x y", "n,,n=a,r=ü", "x,,n=a,r=x", "n,,n=a\0,r=x",
+        "",
+        "n",
+        "n,",
+        "n,,",
+        "n,,n=",
+        "n,,n=a",
+        "n,,n=a,r=",
+        "n,,n=,r=x",
+        "n,,r=x,n=a",
+        "y,,n=a,r=x",
+        "n,b,n=a,r=x",
+        "n,a=,n=a,r=x",
+        "n,,n=a=b,r=x",
+        "n,,n=a=2c,r=x",
+        "n,,n=a,r=x,",
+        "n,,n=a,r=x,1=b",
+        "n,,n=a,r=x y",
+        "n,,n=a,r=ü",
+        "x,,n=a,r=x",
+        "n,,n=a\0,r=x",
     ] {
         assert_eq!(refusal(message.as_bytes()), is_none, "{message:?}");
     }
-    assert_eq!(refusal(b"p=tls-unique,,n=a,r=x"), Some(Refusal::Malformed(Malformed::Binding)));
-    assert_eq!(refusal(b"n,,m=x,n=a,r=x"), Some(Refusal::Malformed(Malformed::Mandatory)));
-    assert_eq!(refusal(b"n,,n=\xff,r=x"), Some(Refusal::Malformed(Malformed::Text)));
+    assert_eq!(
+        refusal(b"p=tls-unique,,n=a,r=x"),
+        Some(Refusal::Malformed(Malformed::Binding))
+    );
+    assert_eq!(
+        refusal(b"n,,m=x,n=a,r=x"),
+        Some(Refusal::Malformed(Malformed::Mandatory))
+    );
+    assert_eq!(
+        refusal(b"n,,n=\xff,r=x"),
+        Some(Refusal::Malformed(Malformed::Text))
+    );
     assert_eq!(refusal(b"n,a=bob,n=alice,r=x"), Some(Refusal::Another));
     assert_eq!(refusal(b"n,a=alice,n=alice,r=x"), None);
-    let token = begin(Hash::Sha256, b"n,,n=id,r=x,tokenauth=true").unwrap_or_else(|why| panic!("{why}"));
+    let token =
+        begin(Hash::Sha256, b"n,,n=id,r=x,tokenauth=true").unwrap_or_else(|why| panic!("{why}"));
     assert!(token.is_of_token());
 }
 
@@ -127,8 +173,15 @@ fn proofs_that_are_not_of_this_login_are_refused() {
     assert_eq!(end(front), is_none);
     assert_eq!(end(&format!("{front},p=!{back}")), is_none);
     assert_eq!(end(&format!("{front},p=")), Some(Refusal::Proof));
-    assert_eq!(end(&format!("{front},p=AAAA")), Some(Refusal::Proof), "a short proof");
-    assert_eq!(end(&proof.replace("c=biws", "c=eSws")), Some(Refusal::Binding));
+    assert_eq!(
+        end(&format!("{front},p=AAAA")),
+        Some(Refusal::Proof),
+        "a short proof"
+    );
+    assert_eq!(
+        end(&proof.replace("c=biws", "c=eSws")),
+        Some(Refusal::Binding)
+    );
     assert_eq!(end(&proof.replace("r=", "r=x")), Some(Refusal::Nonce));
     let own = format!("c=biws,r={},p={back}", nonce(&RANDOM));
     assert_eq!(end(&own), Some(Refusal::Nonce), "the client's half alone");
@@ -138,11 +191,17 @@ fn proofs_that_are_not_of_this_login_are_refused() {
 fn a_client_goes_on_with_no_server_that_does_not_know_the_password() {
     let prove = |answer: &str| {
         let (_, client) = Client::begin("alice", &RANDOM);
-        client.prove(answer.as_bytes(), &mut password(Hash::Sha512, "secret")).map(|(_, verifying)| verifying)
+        client
+            .prove(answer.as_bytes(), &mut password(Hash::Sha512, "secret"))
+            .map(|(_, verifying)| verifying)
     };
     let own = nonce(&RANDOM);
     let why = |answer: &str| prove(answer).err();
-    assert_eq!(why(&format!("r={own},s=AAAA,i=4096")), Some(ClientError::Nonce), "nothing of the server");
+    assert_eq!(
+        why(&format!("r={own},s=AAAA,i=4096")),
+        Some(ClientError::Nonce),
+        "nothing of the server"
+    );
     assert_eq!(why("r=another,s=AAAA,i=4096"), Some(ClientError::Nonce));
     for iterations in [1, 4095, 16_385, 1_000_000_000] {
         let answer = format!("r={own}x,s=AAAA,i={iterations}");
@@ -152,19 +211,33 @@ fn a_client_goes_on_with_no_server_that_does_not_know_the_password() {
     for answer in ["", "r=", "x", "v=AAAA"] {
         assert_eq!(why(answer), is_none, "{answer:?}");
     }
-    for end in ["s=AAAA,i=0", "s=AAAA,i=-1", "s=AAAA,i=+4096", "s=AAAA", "s=!,i=4096", "i=4096,s=AAAA"] {
+    for end in [
+        "s=AAAA,i=0",
+        "s=AAAA,i=-1",
+        "s=AAAA,i=+4096",
+        "s=AAAA",
+        "s=!,i=4096",
+        "i=4096,s=AAAA",
+    ] {
         assert_eq!(why(&format!("r={own}x,{end}")), is_none, "{end}");
     }
     let refused = ClientError::Refused("unknown-user".to_owned());
     assert_eq!(why("e=unknown-user"), Some(refused.clone()));
 
     let verify = |last: &str| {
-        let verifying = prove(&format!("r={own}x,s=AAAA,i=4096")).unwrap_or_else(|why| panic!("{why}"));
+        let verifying =
+            prove(&format!("r={own}x,s=AAAA,i=4096")).unwrap_or_else(|why| panic!("{why}"));
         verifying.end(last.as_bytes())
     };
     assert_eq!(verify("v=AAAA"), Err(ClientError::Signature));
     assert_eq!(verify("v="), Err(ClientError::Signature));
     assert_eq!(verify("e=unknown-user"), Err(refused));
-    assert_eq!(verify("x"), Err(ClientError::Malformed(Malformed::ServerFinal)));
-    assert_eq!(verify("v=!"), Err(ClientError::Malformed(Malformed::ServerFinal)));
+    assert_eq!(
+        verify("x"),
+        Err(ClientError::Malformed(Malformed::ServerFinal))
+    );
+    assert_eq!(
+        verify("v=!"),
+        Err(ClientError::Malformed(Malformed::ServerFinal))
+    );
 }
