@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use model::BrokerId;
 
+use crate::access::Access;
 use crate::contradictions;
 use crate::doors::Doors;
 use crate::layers::{Layers, Machine, Overrides};
@@ -59,6 +60,8 @@ pub struct Broker {
     pub metadata_log_dir: Option<PathBuf>,
     /// The other nodes of the cluster.
     pub quorum: Quorum,
+    /// `None` where everybody may do everything.
+    pub access: Option<Access>,
     /// Doors for clients, and of brokers among themselves; the controller's is left out.
     pub listeners: Vec<Listener>,
     /// By listener name; a listener that is missing here is advertised as it is bound.
@@ -233,6 +236,7 @@ impl Broker {
             passed_over: None,
             topic: Arc::new(Topic::defaults(&layers)),
             node_id,
+            access: Access::new(&layers)?,
             rack: layers.text("broker.rack"),
             reads_by_rack: layers.text("replica.selector.class").as_deref() == Some(RACK_SELECTOR),
             metadata_log_dir: layers.text("metadata.log.dir").map(PathBuf::from),

@@ -1,7 +1,7 @@
 //! Settings that are valid alone and contradict each other.
 //!
-//! Owns the rules between numbers, directories and roles, and refuses an authorizer, as there is none; listeners have rules of their
-//! own in [`crate::doors`], the quorum in [`crate::quorum`]. Refuses what Kafka 4.3 refuses at start, with its error texts if they are
+//! Owns the rules between numbers, directories and roles; listeners have rules of their own in [`crate::doors`], the quorum in [`crate::quorum`], the authorizer in
+//! [`crate::access`]. Refuses what Kafka 4.3 refuses at start, with its error texts if they are
 //! helpful. One rule of Kafka is left out: a `queued.max.request.bytes` below `socket.request.max.bytes` lets a large request wait for
 //! ever there, and only slows others here.
 
@@ -15,7 +15,6 @@ const DEDUPE_BYTES_PER_THREAD: i64 = 1 << 20;
 pub(crate) fn refuse(layers: &Layers) -> Result<(), SettingsError> {
     ids(layers)?;
     roles(layers)?;
-    authorizer(layers)?;
     retention(layers)?;
     rolling(layers)?;
     cleaner(layers)?;
@@ -45,19 +44,6 @@ fn roles(layers: &Layers) -> Result<(), SettingsError> {
         Ok(())
     } else {
         unusable("process.roles", "must name broker, controller or both")
-    }
-}
-
-/// A broker configured to authorize requests must not serve everyone instead.
-fn authorizer(layers: &Layers) -> Result<(), SettingsError> {
-    let class = layers.text("authorizer.class.name").unwrap_or_default();
-    if class.is_empty() {
-        Ok(())
-    } else {
-        unusable(
-            "authorizer.class.name",
-            "there is no authorizer yet: every client that can connect may do everything; remove the setting to accept that",
-        )
     }
 }
 

@@ -3,6 +3,7 @@
 //! Owns every name, default, bound and error text. Does no IO: the caller reads the file and passes its text.
 //! Refuses unknown names and values that do not fit, naming the nearest known setting.
 
+mod access;
 mod broker;
 mod client_metrics;
 mod contradictions;
@@ -23,6 +24,7 @@ mod table;
 mod topic;
 mod value;
 
+pub use access::Access;
 pub use broker::{Broker, ChangeError, Cleaner, Level, PassedOver};
 pub use client_metrics::{ClientMetrics, check_client_metrics};
 pub use describe::{Description, SynonymValue};

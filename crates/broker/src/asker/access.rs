@@ -1,105 +1,42 @@
-//! Permissions: one table of what each API needs, and the one place that says whether somebody may.
-//!
-//! Every connection has a principal. While there is no authorizer all are anonymous and may do everything, so [`may`] says yes; it
-//! is what an authorizer fills in. The table is Kafka's (KIP-11 and what came after it). Costs nothing where nobody is refused.
+//! Permissions: one table of what each API needs. It is Kafka's (KIP-11 and what came after it). [`Asker::may`] says whether somebody may.
 
+use security::authorize::{Kind, Operation};
 use wire::ApiKey;
 
-use Kind::{Cluster, Group, Topic, TransactionalId};
+use Kind::{Cluster, DelegationToken, Group, Topic, TransactionalId, User};
 use Operation::{
-    Alter, AlterConfigs, ClusterAction, Create, Delete, Describe, DescribeConfigs, IdempotentWrite,
-    Read, TwoPhaseCommit, Write,
+    Alter, AlterConfigs, ClusterAction, Create, CreateTokens, Delete, Describe, DescribeConfigs,
+    DescribeTokens, IdempotentWrite, Read, TwoPhaseCommit, Write,
 };
 
-/// Somebody whom a connection speaks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Principal {
-    /// Kafka's `User:ANONYMOUS`: the connection did not say who it is.
-    Anonymous,
-    /// May do nothing: what a refusal looks like is tested before there is an authorizer.
-    #[cfg(test)]
-    Stranger,
-}
+use super::Asker;
 
-/// The only type of principal that Kafka has itself.
-const USER: &str = "User";
-const ANONYMOUS: &str = "ANONYMOUS";
-#[cfg(test)]
-const STRANGER: &str = "stranger";
-
-impl Principal {
-    /// Type and name, as Kafka writes them.
-    pub(crate) fn type_and_name(self) -> (&'static str, &'static str) {
-        match self {
-            Principal::Anonymous => (USER, ANONYMOUS),
-            #[cfg(test)]
-            Principal::Stranger => (USER, STRANGER),
-        }
-    }
-
-    /// The principal of this type and name; none where nobody can be called so.
-    pub(crate) fn named(kind: &str, name: &str) -> Option<Principal> {
-        match (kind, name) {
-            (USER, ANONYMOUS) => Some(Principal::Anonymous),
-            #[cfg(test)]
-            (USER, STRANGER) => Some(Principal::Stranger),
-            _ => None,
-        }
-    }
-}
-
-/// With the numbers of the protocol, which are also the bits of [`operations`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Operation {
-    Read = 3,
-    Write = 4,
-    Create = 5,
-    Delete = 6,
-    Alter = 7,
-    Describe = 8,
-    ClusterAction = 9,
-    DescribeConfigs = 10,
-    AlterConfigs = 11,
-    IdempotentWrite = 12,
-    TwoPhaseCommit = 15,
-}
-
-/// The kinds of things that operations are on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Topic,
-    Group,
-    Cluster,
-    TransactionalId,
-}
-
-impl Kind {
-    /// The operations that mean something on it.
-    const fn operations(self) -> &'static [Operation] {
-        match self {
-            Topic => &[
-                Read,
-                Write,
-                Create,
-                Delete,
-                Alter,
-                Describe,
-                DescribeConfigs,
-                AlterConfigs,
-            ],
-            Group => &[Read, Delete, Describe, DescribeConfigs, AlterConfigs],
-            Cluster => &[
-                Create,
-                Alter,
-                Describe,
-                ClusterAction,
-                DescribeConfigs,
-                AlterConfigs,
-                IdempotentWrite,
-            ],
-            TransactionalId => &[Write, Describe, TwoPhaseCommit],
-        }
+/// The operations that mean something on a kind of resource.
+const fn operations_on(kind: Kind) -> &'static [Operation] {
+    match kind {
+        Topic => &[
+            Read,
+            Write,
+            Create,
+            Delete,
+            Alter,
+            Describe,
+            DescribeConfigs,
+            AlterConfigs,
+        ],
+        Group => &[Read, Delete, Describe, DescribeConfigs, AlterConfigs],
+        Cluster => &[
+            Create,
+            Alter,
+            Describe,
+            ClusterAction,
+            DescribeConfigs,
+            AlterConfigs,
+            IdempotentWrite,
+        ],
+        TransactionalId => &[Write, Describe, TwoPhaseCommit],
+        DelegationToken => &[Describe],
+        User => &[CreateTokens, DescribeTokens],
     }
 }
 
@@ -238,30 +175,19 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
     })
 }
 
-/// True if `principal` may do this to this resource.
-pub(crate) fn may(principal: Principal, operation: Operation, resource: Resource<'_>) -> bool {
-    // The facts that an authorizer decides by.
-    let _ = (operation, resource.kind, resource.name);
-    match principal {
-        Principal::Anonymous => true,
-        #[cfg(test)]
-        Principal::Stranger => false,
-    }
-}
-
-/// True if `principal` may send such requests: where the cluster is what they need, they are judged unread. Handlers ask [`may`]
+/// True if the asker may send such requests: where the cluster is what they need, they are judged unread. Handlers ask [`Asker::may`]
 /// about resources with names.
-pub(crate) fn admits(principal: Principal, key: ApiKey) -> bool {
+pub(crate) fn admits(asker: &Asker, key: ApiKey) -> bool {
     let on_cluster = |(operation, kind): &(Operation, Kind)| {
-        *kind != Cluster || may(principal, *operation, Resource::CLUSTER)
+        *kind != Cluster || asker.may(*operation, Resource::CLUSTER)
     };
     needs(key).is_some_and(|needs| needs.iter().all(|any| any.iter().any(on_cluster)))
 }
 
-/// The operations that `principal` may do to the resource, as the bits of KIP-430.
-pub(crate) fn operations(principal: Principal, resource: Resource<'_>) -> i32 {
-    let all = resource.kind.operations().iter();
-    all.filter(|operation| may(principal, **operation, resource))
+/// The operations that the asker may do to the resource, as the bits of KIP-430.
+pub(crate) fn operations(asker: &Asker, resource: Resource<'_>) -> i32 {
+    let all = operations_on(resource.kind).iter();
+    all.filter(|operation| asker.may(**operation, resource))
         .fold(0, |bits, operation| bits | 1 << (*operation as u8))
 }
 
@@ -282,25 +208,26 @@ mod tests {
     fn every_need_is_an_operation_that_its_resource_knows() {
         for row in TABLE {
             for (operation, kind) in needs(row.key).into_iter().flatten().copied().flatten() {
-                let known = kind.operations();
+                let known = operations_on(*kind);
                 assert!(known.contains(operation), "{:?}: {operation:?}", row.key);
             }
         }
     }
 
+    fn anonymous() -> Asker {
+        let here = std::net::SocketAddr::from(([127, 0, 0, 1], 9092));
+        Asker::anonymous(here, here)
+    }
+
     #[test]
     fn nobody_is_sent_away_while_there_is_no_authorizer() {
-        assert!(
-            TABLE
-                .iter()
-                .all(|row| admits(Principal::Anonymous, row.key))
-        );
-        assert!(!admits(Principal::Anonymous, ApiKey::BrokerHeartbeat));
+        assert!(TABLE.iter().all(|row| admits(&anonymous(), row.key)));
+        assert!(!admits(&anonymous(), ApiKey::BrokerHeartbeat));
     }
 
     #[test]
     fn the_anonymous_may_do_everything_and_is_told_so_in_kafka_s_bits() {
-        let of = |resource| operations(Principal::Anonymous, resource);
+        let of = |resource| operations(&anonymous(), resource);
         assert_eq!(of(Resource::topic("t")), 3576);
         assert_eq!(of(Resource::group("g")), 3400);
         assert_eq!(of(Resource::CLUSTER), 8096);

@@ -3,11 +3,18 @@
 //! A request that waits may outlive its connection; it goes on as the asker that it came from. Costs one reference count a request.
 
 pub(crate) mod access;
+mod authority;
 mod origin;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use self::access::{Operation, Principal, Resource};
+use security::Principal;
+use security::authorize::Operation;
+
+use self::access::Resource;
+
+pub(crate) use self::authority::Authority;
 
 pub(crate) use self::origin::Origin;
 
@@ -15,9 +22,11 @@ pub(crate) use self::origin::Origin;
 const SOFTWARE_CHARS_MAX: usize = 100;
 
 /// One authenticated peer, and the address of this broker that it uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asker {
     pub(crate) principal: Principal,
+    /// Decides what it may do; `None` where everybody may do everything.
+    pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     /// Name and version of the client's software, where it says them.
@@ -27,7 +36,8 @@ pub(crate) struct Asker {
 impl Asker {
     pub(crate) fn anonymous(peer: SocketAddr, local: SocketAddr) -> Asker {
         Asker {
-            principal: Principal::Anonymous,
+            principal: Principal::anonymous(),
+            authority: None,
             peer,
             local,
             software: None,
@@ -36,7 +46,10 @@ impl Asker {
 
     /// True if the asker may do this to the resource.
     pub(crate) fn may(&self, operation: Operation, resource: Resource<'_>) -> bool {
-        access::may(self.principal, operation, resource)
+        self.authority.as_ref().is_none_or(|authority| {
+            let who = (&self.principal, self.peer.ip());
+            authority.allows(who, operation, (resource.kind, resource.name))
+        })
     }
 
     pub(crate) fn set_software(&mut self, name: &str, version: &str) {

@@ -11,7 +11,7 @@ use wire::messages::{AllocateProducerIdsResponse, DefaultPrincipalData, Envelope
 use wire::{ApiKey, DecodeError, EncodeError, ErrorCode, Message, Reader, Writer};
 
 use crate::asker::Asker;
-use crate::asker::access::Principal;
+use security::Principal;
 
 /// The only version of the API.
 pub(crate) const VERSION: i16 = 0;
@@ -48,7 +48,7 @@ pub(crate) fn request(frame: Bytes, asker: &Asker) -> Result<EnvelopeRequest, En
     };
     Ok(EnvelopeRequest {
         request_data: frame,
-        request_principal: Some(principal_data(asker.principal)?),
+        request_principal: Some(principal_data(&asker.principal)?),
         client_host_address: address,
     })
 }
@@ -65,11 +65,10 @@ pub(crate) fn wrapped<R: wire::Request>(
 }
 
 /// A principal in the form of Kafka's `DefaultKafkaPrincipalBuilder`.
-fn principal_data(principal: Principal) -> Result<Bytes, EncodeError> {
-    let (kind, name) = principal.type_and_name();
+fn principal_data(principal: &Principal) -> Result<Bytes, EncodeError> {
     let data = DefaultPrincipalData {
-        r#type: kind.to_owned(),
-        name: name.to_owned(),
+        r#type: principal.kind().to_owned(),
+        name: principal.name().to_owned(),
         token_authenticated: false,
     };
     let mut w = Writer::new();
@@ -78,15 +77,15 @@ fn principal_data(principal: Principal) -> Result<Bytes, EncodeError> {
     w.finish().into_bytes()
 }
 
-/// The principal whose request an envelope carries. None where it is of another form, or somebody whom this node does not know: it
-/// could not ask what that one may do.
+/// The principal whose request an envelope carries. None where it is of another form, or one that no client can have.
 pub(crate) fn principal(envelope: &EnvelopeRequest) -> Option<Principal> {
     let mut reader = Reader::new(envelope.request_principal.clone()?);
     let version = reader.i16().ok()?;
     let data = DefaultPrincipalData::decode(&mut reader, version).ok()?;
-    // Nobody can log in with a token.
-    let is_known = !data.token_authenticated;
-    Principal::named(&data.r#type, &data.name).filter(|_| is_known)
+    let principal = Principal::new(&data.r#type, &data.name);
+    // Nobody can log in with a token, and a node speaks for itself on a connection of its own.
+    let is_fit = !data.token_authenticated && !principal.is_node() && !data.r#type.is_empty();
+    is_fit.then_some(principal)
 }
 
 impl Message for EnvelopeAnswer {
@@ -181,22 +180,22 @@ mod tests {
     fn the_principal_of_the_client_travels_along_in_the_form_of_kafka() {
         let client = std::net::SocketAddr::from(([10, 0, 0, 7], 4000));
         let mut asker = Asker::anonymous(client, client);
-        for known in [Principal::Anonymous, Principal::Stranger] {
-            asker.principal = known;
+        for known in [Principal::anonymous(), Principal::user("alice")] {
+            asker.principal = known.clone();
             let envelope = request(Bytes::from_static(b"within"), &asker).expect("it fits");
             assert_eq!(&envelope.client_host_address[..], [10, 0, 0, 7]);
             assert_eq!(principal(&envelope), Some(known));
         }
-        let anonymous = principal_data(Principal::Anonymous).expect("it fits");
+        let anonymous = principal_data(&Principal::anonymous()).expect("it fits");
         assert_eq!(&anonymous[..], b"\0\0\x05User\x0aANONYMOUS\0\0");
     }
 
     #[test]
     fn a_principal_that_nobody_can_be_is_not_taken_for_another_one() {
-        let data = |version: i16, name: &str, token_authenticated| {
+        let data = |version: i16, kind: &str, token_authenticated| {
             let data = DefaultPrincipalData {
-                r#type: "User".to_owned(),
-                name: name.to_owned(),
+                r#type: kind.to_owned(),
+                name: "1".to_owned(),
                 token_authenticated,
             };
             let mut w = Writer::new();
@@ -211,14 +210,15 @@ mod tests {
             })
         };
         assert_eq!(
-            of(data(0, "ANONYMOUS", false)),
-            Some(Principal::Anonymous),
+            of(data(0, "User", false)),
+            Some(Principal::user("1")),
             "the others differ in one thing each"
         );
-        assert_eq!(of(data(1, "ANONYMOUS", false)), None);
-        assert_eq!(of(data(-1, "ANONYMOUS", false)), None);
-        assert_eq!(of(data(0, "ANONYMOUS", true)), None);
-        assert_eq!(of(data(0, "alice", false)), None);
+        assert_eq!(of(data(1, "User", false)), None);
+        assert_eq!(of(data(-1, "User", false)), None);
+        assert_eq!(of(data(0, "User", true)), None);
+        assert_eq!(of(data(0, "Node", false)), None);
+        assert_eq!(of(data(0, "", false)), None);
         assert_eq!(of(None), None);
         for bytes in [b"".as_slice(), b"\0", b"\0\0", b"\0\0\x05User\x0aANON"] {
             assert_eq!(of(Some(Bytes::from_static(bytes))), None, "{bytes:?}");

@@ -229,8 +229,12 @@ fn write_txn_markers(call: &mut Call<'_>, request: WriteTxnMarkersRequest) -> Ou
 mod tests {
     use wire::Request;
 
+    use std::sync::Arc;
+
+    use security::authorize::Rules;
+
     use super::*;
-    use crate::asker::access::{self, Principal};
+    use crate::asker::{Asker, Authority, access};
     use crate::event_loop::bench::{Bench, encoded};
     use crate::kafka::api::TABLE;
 
@@ -239,7 +243,7 @@ mod tests {
         let row = TABLE.iter().find(|row| row.key == key).expect("served");
         for version in row.min..=row.max {
             let mut bench = Bench::new();
-            bench.become_principal(Principal::Stranger);
+            bench.become_stranger();
             bench.put(&encoded(request, version));
             assert!(!bench.is_cut_off(), "{key:?} version {version}");
             let answer = bench.answer::<R>(version).expect("an answer at once");
@@ -247,10 +251,18 @@ mod tests {
         }
     }
 
+    fn stranger() -> Asker {
+        let here = std::net::SocketAddr::from(([127, 0, 0, 1], 9092));
+        Asker {
+            authority: Some(Arc::new(Authority::new(Rules::default()))),
+            ..Asker::anonymous(here, here)
+        }
+    }
+
     #[test]
     fn a_stranger_is_answered_by_every_api_that_needs_the_cluster() {
         let needing = TABLE.iter().map(|row| row.key);
-        let needing = needing.filter(|key| !access::admits(Principal::Stranger, *key));
+        let needing = needing.filter(|key| !access::admits(&stranger(), *key));
         for key in needing {
             macro_rules! on_top {
                 ($request:ident) => {
@@ -271,7 +283,7 @@ mod tests {
                 // Versions before have no place for a code.
                 ApiKey::DescribeLogDirs => {
                     let mut bench = Bench::new();
-                    bench.become_principal(Principal::Stranger);
+                    bench.become_stranger();
                     let request = DescribeLogDirsRequest::default();
                     bench.put(&encoded(&request, 3));
                     let answer = bench.answer::<DescribeLogDirsRequest>(3);

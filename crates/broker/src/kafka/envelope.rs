@@ -1,12 +1,13 @@
 //! Requests in the envelope of another broker, and the answers that go back in it to the client of that (KIP-590).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use wire::messages::EnvelopeRequest;
 use wire::{ApiKey, ErrorCode};
 
-use crate::asker::Asker;
+use crate::asker::{Asker, Authority};
 use crate::control::envelope::{self, EnvelopeAnswer};
 use crate::net::{EnvelopeAddress, Outcome, Reply};
 use crate::ops::Desk;
@@ -31,7 +32,11 @@ pub(super) fn refuse(desk: &Desk, to: EnvelopeAddress, why: ErrorCode) -> Outcom
 }
 
 /// The client behind a request in an envelope, for which the other broker speaks.
-pub(super) fn client(request: &EnvelopeRequest, local: SocketAddr) -> Result<Asker, ErrorCode> {
+pub(super) fn client(
+    request: &EnvelopeRequest,
+    local: SocketAddr,
+    authority: Option<Arc<Authority>>,
+) -> Result<Asker, ErrorCode> {
     let bytes = &request.client_host_address[..];
     let v4 = <[u8; 4]>::try_from(bytes).map(|ip| IpAddr::V4(Ipv4Addr::from(ip)));
     let v6 = <[u8; 16]>::try_from(bytes).map(|ip| IpAddr::V6(Ipv6Addr::from(ip)));
@@ -40,6 +45,7 @@ pub(super) fn client(request: &EnvelopeRequest, local: SocketAddr) -> Result<Ask
     let principal = principal.ok_or(ErrorCode::PrincipalDeserializationFailure)?;
     Ok(Asker {
         principal,
+        authority,
         ..Asker::anonymous(SocketAddr::new(ip, 0), local)
     })
 }
@@ -67,8 +73,8 @@ mod tests {
     use wire::{Message, Reader};
 
     use super::*;
-    use crate::asker::access::Principal;
     use crate::event_loop::bench::{Bench, encoded};
+    use security::Principal;
 
     const VERSION: i16 = 7;
     const CODE: i16 = ErrorCode::TopicAuthorizationFailed as i16;
@@ -109,10 +115,16 @@ mod tests {
 
     #[test]
     fn the_controller_asks_about_the_client_and_not_about_the_broker_that_brings_the_request() {
-        let mut bench = Bench::new();
+        let mut bench = Bench::with(&[
+            (
+                "authorizer.class.name",
+                "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            ),
+            ("super.users", "User:alice"),
+        ]);
         for (name, principal, code) in [
-            ("a", Principal::Anonymous, 0),
-            ("b", Principal::Stranger, CODE),
+            ("a", Principal::user("alice"), 0),
+            ("b", Principal::anonymous(), CODE),
         ] {
             let (outer, within) = ask(&mut bench, &enveloped(name, principal));
             assert_eq!(outer, 0);
@@ -130,9 +142,9 @@ mod tests {
     #[test]
     fn a_request_of_somebody_unknown_is_refused_and_the_broker_that_brings_it_stays_connected() {
         let mut bench = Bench::new();
-        let mut request = enveloped("a", Principal::Anonymous);
+        let mut request = enveloped("a", Principal::anonymous());
         let unknown = ErrorCode::PrincipalDeserializationFailure.code();
-        for principal in [None, Some(Bytes::from_static(b"\0\0\x05User\x06alice\0\0"))] {
+        for principal in [None, Some(Bytes::from_static(b"\0\0\x05Node\x021\0\0"))] {
             request.request_principal = principal;
             assert_eq!(ask(&mut bench, &request), (unknown, None));
         }

@@ -105,7 +105,7 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
             }
         };
     };
-    if !access::admits(call.asker.principal, key) {
+    if !access::admits(&call.asker, key) {
         return denied::answer(call, key, reader);
     }
     // A controller decides for the clients of others before it serves any itself.
@@ -195,7 +195,8 @@ fn on_envelope(call: &mut Call<'_>, request: EnvelopeRequest) -> Outcome {
     let Some(head) = head.filter(is_for_controller) else {
         return envelope::refuse(call.desk, outer, ErrorCode::InvalidRequest);
     };
-    call.asker = match envelope::client(&request, call.asker.local) {
+    let authority = call.desk.shared.catalog.authority();
+    call.asker = match envelope::client(&request, call.asker.local, authority) {
         Ok(client) => Arc::new(client),
         Err(why) => return envelope::refuse(call.desk, outer, why),
     };

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use env::logs::CONNECTIONS;
@@ -10,6 +11,7 @@ use env::{ConnId, Socket};
 use model::Instant;
 
 use super::shard::{IDLE_CHECK, Shard};
+use crate::asker::Asker;
 use crate::complaints::foreign_protocol;
 use crate::kafka::Caller;
 use crate::mail::inboxes::Post;
@@ -199,7 +201,11 @@ impl Shard {
         let (peer, local) = (socket.peer, socket.local);
         match self.poller.adopt(socket) {
             Ok(conn) => {
-                let connection = Connection::new(conn, peer, local, self.desk.now);
+                let asker = Asker {
+                    authority: self.desk.shared.catalog.authority(),
+                    ..Asker::anonymous(peer, local)
+                };
+                let connection = Connection::new(conn, Arc::new(asker), self.desk.now);
                 self.connections.insert(connection);
                 self.desk.meter().on_opened();
                 Some(conn)

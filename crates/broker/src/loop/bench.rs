@@ -19,7 +19,10 @@ use wire::records::BatchBuilder;
 
 use super::shard::Shard;
 use crate::Broker;
-use crate::asker::access::Principal;
+use security::Principal;
+use security::authorize::Rules;
+
+use crate::asker::{Asker, Authority};
 use crate::mail::inboxes::{Post, Redeemed, ShardId};
 use crate::net::connection::Connection;
 use crate::reads::{ReaderLoop, ReaderPool};
@@ -108,7 +111,11 @@ impl Bench {
         let poller = env.net.poller().expect("a poller");
         let mut shard = Shard::new(ShardId(0), Arc::clone(&broker.shared), poller);
         let here = std::net::SocketAddr::from(([127, 0, 0, 1], 9092));
-        let connection = Connection::new(CONN, here, here, shard.desk.now);
+        let asker = Asker {
+            authority: shard.desk.shared.catalog.authority(),
+            ..Asker::anonymous(here, here)
+        };
+        let connection = Connection::new(CONN, Arc::new(asker), shard.desk.now);
         shard.connections.insert(connection);
         Bench {
             shard,
@@ -118,11 +125,13 @@ impl Bench {
         }
     }
 
-    /// The client proves another identity.
-    pub(crate) fn become_principal(&mut self, principal: Principal) {
+    /// The client proves another identity, to a broker whose authorizer has no rules.
+    pub(crate) fn become_stranger(&mut self) {
         let connection = self.shard.connections.get_mut(CONN);
         let asker = connection.expect("it stays open").asker_mut();
-        Arc::make_mut(asker).principal = principal;
+        let asker = Arc::make_mut(asker);
+        asker.principal = Principal::user("stranger");
+        asker.authority = Some(Arc::new(Authority::new(Rules::default())));
     }
 
     /// Requests arrive, with their lengths in front, and are handled; what is decided is written, as before a commit.

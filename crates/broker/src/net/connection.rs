@@ -92,12 +92,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnId, peer: SocketAddr, local: SocketAddr, now: Instant) -> Connection {
+    pub(crate) fn new(id: ConnId, asker: Arc<Asker>, now: Instant) -> Connection {
         Connection {
             id,
-            peer,
-            local,
-            state: PeerState::Open(Arc::new(Asker::anonymous(peer, local))),
+            peer: asker.peer,
+            local: asker.local,
+            state: PeerState::Open(asker),
             transport: Transport::Plain(id),
             stamp: Stamp::default(),
             readers: Readers::default(),
@@ -402,7 +402,11 @@ mod tests {
     #[test]
     fn answers_behind_one_that_is_not_ready_count_as_untaken() {
         let here = SocketAddr::from(([127, 0, 0, 1], 9092));
-        let mut connection = Connection::new(ConnId(1), here, here, Instant(0));
+        let mut connection = Connection::new(
+            ConnId(1),
+            Arc::new(Asker::anonymous(here, here)),
+            Instant(0),
+        );
         let (first, second, third) = (
             connection.open_slot(Kind::Other, 1),
             connection.open_slot(Kind::Other, 1),
@@ -429,7 +433,11 @@ mod tests {
     #[test]
     fn nothing_leaves_behind_a_request_that_is_dropped() {
         let here = SocketAddr::from(([127, 0, 0, 1], 9092));
-        let mut connection = Connection::new(ConnId(1), here, here, Instant(0));
+        let mut connection = Connection::new(
+            ConnId(1),
+            Arc::new(Asker::anonymous(here, here)),
+            Instant(0),
+        );
         let slots = [1, 2, 4, 8].map(|bytes| connection.open_slot(Kind::Other, bytes));
         connection.answer(slots[2], Some(Reply::default()));
         connection.drop_from(slots[1]);

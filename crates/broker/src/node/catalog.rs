@@ -14,6 +14,7 @@ use raft::Endpoint;
 use wire::Uuid;
 
 use super::throttles::Throttles;
+use crate::asker::Authority;
 use crate::placement::Places;
 use crate::settings::{Settings, log_config_of};
 use crate::topics::Topics;
@@ -28,6 +29,8 @@ pub(crate) struct Catalog {
     applying: Mutex<()>,
     pub(crate) places: Places,
     pub(crate) throttles: Throttles,
+    /// `None` where everybody may do everything.
+    authority: Option<Arc<Authority>>,
 }
 
 /// The consequences of a newer image beyond what readers of the catalog see.
@@ -50,6 +53,7 @@ impl Catalog {
         now: Instant,
     ) -> Catalog {
         Catalog {
+            authority: Authority::of(settings.broker.access.as_ref(), &image).map(Arc::new),
             throttles: Throttles::new(&settings.broker, &image, now),
             image: ArcSwap::new(image),
             topics: ArcSwap::from_pointee(topics),
@@ -61,6 +65,11 @@ impl Catalog {
 
     pub(crate) fn image(&self) -> Arc<Image> {
         self.image.load_full()
+    }
+
+    /// Decides what askers may do.
+    pub(crate) fn authority(&self) -> Option<Arc<Authority>> {
+        self.authority.clone()
     }
 
     pub(crate) fn topics(&self) -> Arc<Topics> {
@@ -147,6 +156,9 @@ impl Catalog {
         } else {
             let names = image.topics().map(|topic| topic.name.as_ref());
             self.configure(image, names, news);
+        }
+        if let Some(authority) = &self.authority {
+            authority.follow(&delta.acls);
         }
         self.image.store(Arc::clone(image));
         let differs = |change: &meta::delta::ChangedConfig| {

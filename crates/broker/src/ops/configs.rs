@@ -8,7 +8,8 @@ use meta::{BROKER_LOGGER, Record, ResourceKind};
 
 use super::view::View;
 use super::{Mode, Refused, loggers};
-use crate::asker::access::{Operation, Resource};
+use crate::asker::access::Resource;
+use security::authorize::Operation;
 
 /// The question about each resource.
 type Asked<T> = Vec<(Named, T)>;

@@ -19,8 +19,9 @@ use super::once::keep_once;
 use super::query::{Query, Told};
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
-use crate::asker::access::{self, Operation, Resource};
+use crate::asker::access::Resource;
 use crate::mail::question::Reach;
+use security::authorize::Operation;
 
 /// One result for each group, which is named once.
 pub(crate) type Each<T> = Vec<(String, Result<T, ErrorCode>)>;
@@ -157,12 +158,12 @@ pub(crate) fn list(
 ) -> Awaited<ask::List, Result<Vec<Listed>, ErrorCode>> {
     let partitions = listing(desk);
     let sees_all = asker.may(Operation::Describe, Resource::CLUSTER);
-    let principal = asker.principal;
+    let asker = asker.clone();
     let read = Read::with(move |told| {
         let mut listed = listed(told)?;
         listed.retain(|group| {
             let group = Resource::group(&group.group_id);
-            sees_all || access::may(principal, Operation::Describe, group)
+            sees_all || asker.may(Operation::Describe, group)
         });
         Ok(listed)
     });

@@ -16,8 +16,9 @@ use super::groups::place;
 use super::query::Told;
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
-use crate::asker::access::{self, Operation, Resource};
+use crate::asker::access::Resource;
 use crate::topics::{Topic, Topics};
+use security::authorize::Operation;
 
 /// One for each partition.
 pub(crate) type Results = Vec<Result<(), ErrorCode>>;
@@ -82,7 +83,7 @@ pub(crate) fn fetch(
             Ok(hidden)
         })
         .collect();
-    let principal = asker.principal;
+    let asker = asker.clone();
     let read = Read::with(move |told: Vec<Told<FetchOffsets>>| {
         let mut told = told.into_iter();
         let mut next = || {
@@ -90,9 +91,7 @@ pub(crate) fn fetch(
             let mut topics = told.flatten()?;
             topics.retain(|topic| {
                 let name = topic.name.as_deref();
-                name.is_none_or(|name| {
-                    access::may(principal, Operation::Describe, Resource::topic(name))
-                })
+                name.is_none_or(|name| asker.may(Operation::Describe, Resource::topic(name)))
             });
             Ok(topics)
         };

@@ -17,11 +17,12 @@ use wire::{ErrorCode, Uuid};
 use super::leaders::{self, Away, Batches, ProduceCall};
 use super::verify::{self, Verifying};
 use super::{Desk, Step, Tickets};
-use crate::asker::access::{Operation, Resource};
+use crate::asker::access::Resource;
 use crate::asker::{Asker, Origin};
 use crate::mail::question::{Answered, Reach};
 use crate::peers::Answer;
 use crate::topics::Absent;
+use security::authorize::Operation;
 
 /// When the asker hears of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use partition::{Isolation, Need, Partition, Piece, ReadError, Scope, SearchTime}
 
 use super::{Desk, Refused};
 use crate::asker::Asker;
-use crate::asker::access::{Operation, Resource};
+use crate::asker::access::Resource;
 use crate::topics::Absent;
+use security::authorize::Operation;
 
 /// Which offset is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

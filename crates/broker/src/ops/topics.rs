@@ -13,8 +13,9 @@ use wire::Uuid;
 
 use super::view::View;
 use super::{Mode, Refused};
-use crate::asker::access::{Operation, Resource};
+use crate::asker::access::Resource;
 use crate::control::command::Command;
+use security::authorize::Operation;
 
 /// Answers by name.
 pub(crate) type ByName<T, E> = Vec<(String, Result<T, Refused<E>>)>;

@@ -13,9 +13,10 @@ use wire::ErrorCode;
 use super::leaders::{Away, TrimCall, Trims};
 use super::{Desk, Step};
 use crate::asker::Asker;
-use crate::asker::access::{Operation, Resource};
+use crate::asker::access::Resource;
 use crate::peers::Answer;
 use crate::topics::Absent;
+use security::authorize::Operation;
 
 /// A partition whose records below an offset are deleted.
 pub(crate) struct Target {

@@ -18,10 +18,11 @@ use super::query::{Joined, LeaderJoin, Told, WarrantedCommit};
 use super::txns::join_question;
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
-use crate::asker::access::{Operation, Resource};
+use crate::asker::access::Resource;
 use crate::error;
 use crate::mail::question::Join;
 use crate::topics::{Absent, Topic, Topics};
+use security::authorize::Operation;
 
 pub(crate) struct TxnOffsets {
     pub(crate) transactional_id: String,

@@ -12,10 +12,11 @@ use super::Desk;
 use super::query::{LeaderJoin, Mark};
 use super::view::View;
 use crate::asker::Asker;
-use crate::asker::access::{Operation, Resource};
+use crate::asker::access::Resource;
 use crate::control::command::Command;
 use crate::mail::question::{Join, Reach};
 use crate::settings::txn_settings;
+use security::authorize::Operation;
 
 /// A question, and the partition of its coordinator.
 pub(crate) type Asked<Q> = (i32, Q);

@@ -191,12 +191,10 @@ pub(crate) const SECTIONS: &[(&str, &[Setting])] = &[
 
 /// Settings of plug-ins and single listeners: recognised by their prefix, checked by the code that reads them.
 const PREFIXES: &[(&str, Status)] = &[
-    ("allow.everyone.if.no.acl.found", Status::Meaningless),
     ("config.providers.", Status::Meaningless),
     ("listener.name.", Status::Accepted),
     ("rlmm.config.", Status::Meaningless),
     ("rsm.config.", Status::Meaningless),
-    ("super.users", Status::Meaningless),
 ];
 
 static BROKER: LazyLock<BTreeMap<&'static str, &'static Setting>> = LazyLock::new(|| {

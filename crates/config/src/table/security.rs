@@ -3,7 +3,9 @@
 use super::Setting;
 
 pub(super) const SETTINGS: &[Setting] = settings! {
-    "authorizer.class.name" String "" Any ReadOnly Accepted "who decides what a principal may do; only empty (nobody is refused) can be served";
+    "allow.everyone.if.no.acl.found" Boolean "false" Any ReadOnly Works "everybody may use what no rule names, where there is an authorizer";
+    "authorizer.class.name" String "" Any ReadOnly Works
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer, whose rules are built in: who may do what is asked by rules. Empty: everybody may do everything";
     "delegation.token.expiry.check.interval.ms" Long "3600000" AtLeast(1) ReadOnly Accepted
         "time between looks for expired delegation tokens";
     "delegation.token.expiry.time.ms" Long "86400000" AtLeast(1) ReadOnly Accepted
@@ -107,4 +109,5 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "ssl.truststore.location" String - Any PerBroker Accepted "file with trusted certificates";
     "ssl.truststore.password" Password - Any PerBroker Accepted "password of that file";
     "ssl.truststore.type" String "JKS" Any PerBroker Accepted "format of that file";
+    "super.users" String "" Any ReadOnly Works "principals who may do everything, Type:name each, separated by semicolons";
 };

@@ -18,7 +18,7 @@ pub(crate) fn on_consumer_group_describe(
     request: ConsumerGroupDescribeRequest,
 ) -> Outcome {
     let tells = request.include_authorized_operations;
-    let asker = tells.then(|| call.asker.principal);
+    let asker = tells.then(|| std::sync::Arc::clone(&call.asker));
     let group_ids = request.group_ids;
     call.carry_out(
         groups::describe_consumers,
@@ -26,7 +26,8 @@ pub(crate) fn on_consumer_group_describe(
         move |call, groups| {
             let describe = |(group_id, told)| {
                 let mut group = described(group_id, told);
-                group.authorized_operations = operations(asker, &group.group_id, group.error_code);
+                group.authorized_operations =
+                    operations(asker.as_deref(), &group.group_id, group.error_code);
                 group
             };
             let response = ConsumerGroupDescribeResponse {

@@ -19,11 +19,12 @@ const TAGGED_VERSION: i16 = 5;
 
 pub(crate) fn on_describe_groups(call: &mut Call<'_>, request: DescribeGroupsRequest) -> Outcome {
     let tells = request.include_authorized_operations;
-    let asker = tells.then(|| call.asker.principal);
+    let asker = tells.then(|| std::sync::Arc::clone(&call.asker));
     call.carry_out(groups::describe, request.groups, move |call, groups| {
         let describe = |(group_id, told)| {
             let mut group = described(group_id, told, call.version());
-            group.authorized_operations = operations(asker, &group.group_id, group.error_code);
+            group.authorized_operations =
+                operations(asker.as_deref(), &group.group_id, group.error_code);
             group
         };
         let response = DescribeGroupsResponse {

@@ -8,13 +8,14 @@ use wire::messages::find_coordinator_response::Coordinator;
 use wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use wire::{ApiKey, ErrorCode};
 
-use crate::asker::access::{Operation, Resource};
+use crate::asker::access::Resource;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::net::Outcome;
 use crate::ops::cluster::{Coordinated, find_coordinator};
 use crate::ops::topics::create_by_the_way;
 use crate::ops::view::View;
+use security::authorize::Operation;
 
 /// First version that asks for several keys at once (KIP-699).
 const BATCH_VERSION: i16 = 4;

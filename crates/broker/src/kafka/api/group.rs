@@ -4,7 +4,8 @@ use coord::group::Client;
 use wire::{ErrorCode, RequestHead};
 
 use super::NO_OPERATIONS;
-use crate::asker::access::{self, Principal, Resource};
+use crate::asker::Asker;
+use crate::asker::access::{self, Resource};
 use crate::kafka::call::Call;
 
 /// As a response says it.
@@ -16,7 +17,7 @@ pub(super) fn code(result: Result<(), ErrorCode>) -> i16 {
 pub(super) const DEAD: &str = "Dead";
 
 /// The operations that `asker` may do to a group that was described; none of one that was not, or where nobody asked.
-pub(super) fn operations(asker: Option<Principal>, group_id: &str, error_code: i16) -> i32 {
+pub(super) fn operations(asker: Option<&Asker>, group_id: &str, error_code: i16) -> i32 {
     match asker {
         Some(asker) if error_code == 0 => access::operations(asker, Resource::group(group_id)),
         _ => NO_OPERATIONS,

@@ -211,7 +211,7 @@ pub(crate) fn served_versions(key: ApiKey) -> Option<(i16, i16)> {
 /// The operations that the asker may do to a resource, if that is asked for.
 fn operations(view: &View<'_>, resource: Resource<'_>, is_asked: bool) -> i32 {
     if is_asked {
-        access::operations(view.asker.principal, resource)
+        access::operations(view.asker, resource)
     } else {
         NO_OPERATIONS
     }

@@ -8,10 +8,11 @@ use wire::Uuid;
 
 use super::{FetchRefusal, FetchResult, Wanted};
 use crate::asker::Asker;
-use crate::asker::access::{Operation, Resource};
+use crate::asker::access::Resource;
 use crate::ops::leaders::{Away, Wish};
 use crate::ops::{Desk, Refused};
 use crate::topics::Topics;
+use security::authorize::Operation;
 
 /// The known facts about one partition.
 pub(super) enum Found {

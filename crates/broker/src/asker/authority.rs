@@ -1,0 +1,105 @@
+//! The rules of the cluster, as this node knows them. All askers share them, so that a change is in force at their next question.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use meta::Image;
+use meta::delta::Changed;
+use parking_lot::RwLock;
+use security::Principal;
+use security::authorize::{Kind, Operation, Pattern, Permission, Rule, Rules};
+use wire::Uuid;
+use wire::metadata::AccessControlEntryRecord;
+
+/// Numbers of the protocol.
+const PREFIXED: i8 = 4;
+const ALLOW: i8 = 3;
+
+/// Decides what principals may do. A broker without an authorizer has none, and asks nobody.
+pub(crate) struct Authority {
+    rules: RwLock<Rules>,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Authority")
+    }
+}
+
+impl Authority {
+    /// That of the rules which a test has.
+    #[cfg(test)]
+    pub(crate) fn new(rules: Rules) -> Authority {
+        Authority {
+            rules: RwLock::new(rules),
+        }
+    }
+
+    /// As the settings and the metadata have it; `None` without an authorizer.
+    pub(crate) fn of(access: Option<&config::Access>, image: &Image) -> Option<Authority> {
+        let access = access?;
+        let super_users = access
+            .super_users
+            .iter()
+            .filter_map(|user| user.parse().ok());
+        let mut rules = Rules::new(super_users.collect(), access.allows_if_no_rule);
+        image
+            .acls()
+            .filter_map(rule)
+            .for_each(|rule| rules.add(rule));
+        Some(Authority {
+            rules: RwLock::new(rules),
+        })
+    }
+
+    /// Takes all changes of a newer image at once: nobody is judged by a part of them.
+    pub(crate) fn follow(&self, changes: &[Changed<Uuid, Arc<AccessControlEntryRecord>>]) {
+        if changes.is_empty() {
+            return;
+        }
+        let mut rules = self.rules.write();
+        for change in changes {
+            if let Some(gone) = change.old.as_deref().and_then(rule) {
+                rules.remove(&gone);
+            }
+            if let Some(new) = change.new.as_deref().and_then(rule) {
+                rules.add(new);
+            }
+        }
+    }
+
+    /// True if `principal`, who comes from `host`, may do this to the resource.
+    pub(crate) fn allows(
+        &self,
+        (principal, host): (&Principal, IpAddr),
+        operation: Operation,
+        (kind, name): (Kind, &str),
+    ) -> bool {
+        // A node acts for the cluster, and does nothing else in its own name.
+        if principal.is_node() {
+            return (operation, kind) == (Operation::ClusterAction, Kind::Cluster);
+        }
+        let rules = self.rules.read();
+        let verdict = rules.decide((principal, host), operation, (kind, name));
+        verdict.is_allowed
+    }
+}
+
+/// The rule of a record. None of one that no controller writes: it would name no resource.
+fn rule(record: &AccessControlEntryRecord) -> Option<Rule> {
+    Some(Rule {
+        kind: Kind::numbered(record.resource_type)?,
+        name: record.resource_name.clone(),
+        pattern: match record.pattern_type {
+            PREFIXED => Pattern::Prefixed,
+            _ => Pattern::Literal,
+        },
+        principal: record.principal.clone(),
+        host: record.host.clone(),
+        operation: Operation::numbered(record.operation)?,
+        permission: match record.permission_type {
+            ALLOW => Permission::Allow,
+            _ => Permission::Deny,
+        },
+    })
+}
