@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use broker::{OpenError, StartError};
 use clap::Args;
-use config::{Broker, Format, Machine, Settings, SettingsError, Voter};
+use config::{Broker, Format, Listener, Machine, Settings, SettingsError, Voter};
 use env::{Env, logs};
 
 use crate::allocator;
@@ -49,7 +49,11 @@ pub(crate) struct ServeArgs {
     /// Where to ask for the controllers, for a node that is none of the voters
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     pub(crate) bootstrap_controller: Vec<String>,
-    /// Let nodes beyond this machine join, though they cannot prove yet that they are nodes
+    /// File with the secret by which the nodes of a cluster prove themselves to each other [default: cluster.secret in the data
+    /// directory, which the first node makes]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cluster_secret: Option<PathBuf>,
+    /// Listen beyond this machine without passwords and encryption, as PLAINTEXT:// before an address says too
     #[arg(long)]
     pub(crate) insecure: bool,
     /// A broker setting, such as num.partitions=3; wins over the file
@@ -78,6 +82,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     )?;
     open_log(&env, &config)?;
     if let Some(warning) = config.warning() {
+        tracing::warn!(target: logs::BROKER, "{warning}");
+    }
+    if let Some(warning) = config.warning_of_listeners() {
         tracing::warn!(target: logs::BROKER, "{warning}");
     }
     if let Some(warning) = config.warning_of_nodes() {
@@ -141,9 +148,12 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
             args.bootstrap_controller.clone(),
         ),
         (
-            "--insecure",
-            "esker.cluster.insecure",
-            one(args.insecure.then(|| "true".to_owned())),
+            "--cluster-secret",
+            "esker.cluster.secret.file",
+            one(args
+                .cluster_secret
+                .as_ref()
+                .map(|path| path.display().to_string())),
         ),
     ];
     for (flag, name, values) in flags {
@@ -167,8 +177,16 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
     if settings.get("listeners").is_none()
         && let Some(own) = Voter::own(&settings)
     {
+        check_word(args, "--voters", &own.address())?;
         let address = format!("PLAINTEXT://{}", own.address());
         settings.put("listeners", &address).map_err(wrong)?;
+    }
+    let unspoken = args
+        .listen
+        .iter()
+        .filter(|address| !address.contains("://"));
+    for address in unspoken {
+        check_word(args, "--listen", address)?;
     }
     if args.listen.len() > 1 && settings.get(PROTOCOL_MAP).is_none() {
         let of_ours = |listener: &String| {
@@ -194,6 +212,18 @@ fn settings(args: &ServeArgs, file: Option<(&str, &str)>) -> Result<Broker, Fail
         std::path::absolute(dir)
             .map_err(|error| Failure::new(format!("log.dirs: {}: {error}", dir.display())))
     })
+}
+
+/// Beyond this machine a listener is plain by the word of the user alone.
+fn check_word(args: &ServeArgs, flag: &str, address: &str) -> Result<(), Failure> {
+    let is_far = Listener::parse(address).is_ok_and(|listener| !listener.is_loopback());
+    if args.insecure || !is_far {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{flag} {address}: anybody who reaches this address could read and write everything. Accept that in a network that you trust, with \
+         --insecure or as --listen PLAINTEXT://{address}, or have users log in: --listen SASL_PLAINTEXT://{address} (docs/security.md)"
+    )))
 }
 
 const PROTOCOL_MAP: &str = "listener.security.protocol.map";

@@ -45,7 +45,11 @@ pub(crate) struct CallWorker {
 
 impl CallWorker {
     pub(crate) fn new(shared: Arc<Shared>, poller: Box<dyn Poller>) -> CallWorker {
-        let links = Links::new(shared.ceilings.clone(), Arc::clone(&shared.names));
+        let links = Links::new(
+            shared.ceilings.clone(),
+            shared.identity.clone(),
+            Arc::clone(&shared.names),
+        );
         CallWorker {
             mailbox: Arc::clone(&shared.mail.calls),
             shared,

@@ -65,6 +65,8 @@ pub(crate) struct Complaints {
     pub(crate) crowds: Pace,
     /// Connections whose bytes are no requests, or whose requests cannot be read.
     pub(crate) garbage: Pace,
+    /// Others that do not prove that they are nodes.
+    pub(crate) strangers: Pace,
     /// Requests of versions that are not served.
     pub(crate) versions: Pace,
     /// Requests among voters to a node that is none.

@@ -2,7 +2,6 @@
 
 mod txns;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +11,13 @@ use log::config::{Cleanup, Durability, LogConfig, TopicCompression};
 use meta::Image;
 use meta::decide::register_broker::TRANSACTION_VERSION;
 use partition::{CleanerSettings, DirSettings};
+use security::authorize::Operation;
 use wire::records::{Codec, Compression, TimestampType};
 
 pub(crate) use txns::txn_settings;
+
+use crate::asker::Asker;
+use crate::asker::access::Resource;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -53,9 +56,13 @@ pub struct Settings {
 const NO_IDLE_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 impl Settings {
-    /// True if another node may be at this address.
-    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
-        address.is_loopback() || self.broker.quorum.is_insecure
+    /// True if the asker is another node: it has proved that, or may act for the cluster by a rule, or none need to prove it.
+    pub(crate) fn trusts(&self, asker: &Asker) -> bool {
+        let may = || {
+            let is_asked = asker.authority.is_some();
+            is_asked && asker.may(Operation::ClusterAction, Resource::CLUSTER)
+        };
+        asker.principal.is_node() || self.broker.quorum.is_insecure || may()
     }
 
     /// Of a broker, of the groups that have settings of their own, and of what the cluster has agreed on.

@@ -10,7 +10,7 @@ use crate::mail::Mail;
 use crate::meters::Meters;
 use crate::moves::Moves;
 use crate::node::{BrokerState, Catalog, Doors, Lifetime, Volumes};
-use crate::peers::{Ceilings, Names};
+use crate::peers::{Ceilings, Identity, Names};
 use crate::reads::ReaderPool;
 use crate::telemetry::Telemetry;
 
@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) telemetry: Mutex<Telemetry>,
     /// The newest versions of the protocol in which this node speaks and is spoken to.
     pub(crate) ceilings: Ceilings,
+    /// How this node proves itself to others, and they to it.
+    pub(crate) identity: Identity,
     /// Addresses of host names of other nodes.
     pub(crate) names: Arc<Names>,
 }

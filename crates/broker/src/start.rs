@@ -5,6 +5,7 @@ mod endpoints;
 mod loss;
 mod pollers;
 mod recover;
+mod secret;
 mod survivor;
 mod threads;
 
@@ -23,6 +24,7 @@ use model::{InboxId, LeaderEpoch, Offset};
 use parking_lot::Mutex;
 use partition::{InMemory, OpenError};
 use raft::Quorum;
+use security::login::node::NodeProof;
 use wire::ErrorCode;
 
 pub use self::loss::accept_loss;
@@ -40,7 +42,7 @@ use crate::meters::held::Held;
 use crate::metrics::Watch;
 use crate::moves::Moves;
 use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Volumes};
-use crate::peers::{Ceilings, Names};
+use crate::peers::{Ceilings, Identity, Names};
 use crate::quorum::{ControllerRegistration, Membership, QuorumWorker};
 use crate::reads::ReaderPool;
 use crate::settings::Settings;
@@ -90,6 +92,13 @@ pub enum StartError {
     Metadata(#[from] Unfit),
     #[error(transparent)]
     Boot(#[from] BootError),
+    #[error("the cluster secret {}: {why}", .path.display())]
+    Secret { path: PathBuf, why: String },
+    #[error(
+        "node {node} has no cluster secret, by which the nodes of a cluster prove themselves to each other: give it a copy of cluster.secret of the first \
+         node (`esker serve --cluster-secret FILE`), or start all with esker.cluster.insecure=true while they are changed over"
+    )]
+    NoSecret { node: i32 },
     #[error("cannot write the vote of this node to {}, which must keep it", .0.display())]
     Vote(PathBuf),
     #[error("cannot write the metadata log: {0:?}")]
@@ -128,6 +137,7 @@ impl Broker {
         others: Vec<Arc<dyn Inbox>>,
     ) -> Result<(Broker, Vec<InboxId>), StartError> {
         let fixed = Settings::new(broker, &Image::default());
+        let secret = secret::find(env, &fixed.broker)?;
         let Recovered {
             settings,
             image,
@@ -152,6 +162,10 @@ impl Broker {
         let addresses = pollers.listen(&settings.broker)?;
 
         let node = settings.broker.node_id;
+        let whom = (node, settings.broker.quorum.is_insecure);
+        let secret = secret.or_make(env, &settings.broker.log_dirs)?;
+        let proof = secret.as_ref().map(NodeProof::new);
+        let identity = Identity::new(whom, proof, Arc::clone(&env.rng));
         let endpoints = endpoints(&settings.broker, &addresses);
         let controllers = controller_endpoint(&settings.broker, &addresses);
         let registration = register_broker::Broker {
@@ -242,6 +256,7 @@ impl Broker {
             moves,
             telemetry: Mutex::default(),
             ceilings,
+            identity,
             names: Arc::new(names),
         });
         let listeners: [Arc<dyn EndListener>; 4] = [

@@ -312,12 +312,29 @@ impl Broker {
         self.layers.fixed.warning()
     }
 
+    /// A line at start about listeners that protect nothing.
+    #[must_use]
+    pub fn warning_of_listeners(&self) -> Option<String> {
+        let own = self.quorum.controller_listener.as_ref();
+        let plain = self.listeners.iter().chain(own);
+        let far: Vec<String> = plain
+            .filter(|door| !door.is_loopback())
+            .map(|door| format!("{} at {}", door.name, door.address()))
+            .collect();
+        (!far.is_empty()).then(|| {
+            format!(
+                "{}: what goes through is not encrypted, and whoever reaches it without a login may do what everybody may; keep it in a network \
+                 that you trust",
+                far.join(", ")
+            )
+        })
+    }
+
     /// A line at start about what an operator has accepted between nodes.
     #[must_use]
     pub fn warning_of_nodes(&self) -> Option<String> {
         let door = self.door_for_nodes()?;
-        let is_open = self.quorum.is_insecure && !door.is_loopback();
-        is_open.then(|| {
+        self.quorum.is_insecure.then(|| {
             format!(
                 "esker.cluster.insecure: anybody who reaches {} can act as a node of this cluster; keep it in a network that you trust",
                 door.address()

@@ -142,24 +142,6 @@ impl Doors {
         speaks_plaintext(&door.name, protocol.map_or("PLAINTEXT", String::as_str))?;
         Ok(Some(door))
     }
-
-    /// The door that brokers use among themselves: the one that the settings name, or the first.
-    pub(crate) fn inter_broker(&self, layers: &Layers) -> Option<&Listener> {
-        let named = [
-            "inter.broker.listener.name",
-            "security.inter.broker.protocol",
-        ]
-        .into_iter()
-        .find(|name| layers.is_given(name))
-        .and_then(|name| layers.text(name));
-        let is_named = |door: &&Listener| {
-            (named.as_ref()).is_some_and(|name| door.name == name.to_uppercase())
-        };
-        self.listeners
-            .iter()
-            .find(is_named)
-            .or(self.listeners.first())
-    }
 }
 
 fn speaks_plaintext(listener: &str, protocol: &str) -> Result<(), SettingsError> {

@@ -1,14 +1,14 @@
 //! The node among others: the voters of the metadata log, the roles of this node, its door for other nodes, and how long one may be
 //! silent.
 //!
-//! Owns which nodes the settings name, and whether this one is alone. Refuses a start with which nodes could not find each other, or
-//! would have to believe strangers.
+//! Owns which nodes the settings name, and whether this one is alone. Refuses a start with which nodes could not find each other.
 
 mod cluster_id;
 mod own;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use model::BrokerId;
@@ -35,8 +35,10 @@ pub struct Quorum {
     pub controller_listener: Option<Listener>,
     /// Where other nodes find that door, if not where it is bound.
     pub controllers_advertised: Vec<Listener>,
-    /// Other nodes are served beyond loopback, though they cannot prove that they are nodes.
+    /// Other nodes are served without proof too.
     pub is_insecure: bool,
+    /// The file with the cluster secret, if it is named.
+    pub secret_file: Option<PathBuf>,
 
     pub heartbeat_interval: Duration,
     pub session_timeout: Duration,
@@ -151,6 +153,7 @@ impl Quorum {
             controller_listener: None,
             controllers_advertised: doors.controllers_advertised.clone(),
             is_insecure: layers.flag("esker.cluster.insecure"),
+            secret_file: layers.text("esker.cluster.secret.file").map(PathBuf::from),
             joins: layers.flag("controller.quorum.auto.join.enable"),
             heartbeat_interval: millis("broker.heartbeat.interval.ms"),
             session_timeout: millis("broker.session.timeout.ms"),
@@ -181,9 +184,6 @@ impl Quorum {
         let check = quorum.check_roles(controller, doors.listeners.first());
         check.map_err(unusable("listeners"))?;
         let for_nodes = controller.or(doors.listeners.first());
-        for door in for_nodes.into_iter().chain(doors.inter_broker(layers)) {
-            quorum.check_reach(door).map_err(unusable("listeners"))?;
-        }
         let check = quorum.check_own_address(node, for_nodes);
         check.map_err(unusable("listeners"))?;
         Ok(Quorum {
@@ -288,18 +288,6 @@ impl Quorum {
             )),
             _ => Ok(()),
         }
-    }
-
-    fn check_reach(&self, door: &Listener) -> Result<(), String> {
-        if self.is_insecure || door.is_loopback() {
-            return Ok(());
-        }
-        Err(format!(
-            "nodes cannot prove themselves to each other yet: anybody who reaches {} at {} could act as one of them; listen on \
-             loopback, or accept it with esker.cluster.insecure=true (`esker serve --insecure`) in a network that you trust",
-            door.name,
-            door.address()
-        ))
     }
 
     /// On the loopback a port is the same one for everybody: at another one others would look for this node where nobody listens.

@@ -47,6 +47,8 @@ pub trait Disk: Send + Sync {
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// When a file was last written or got its length, by the wall clock, in milliseconds since 1970. Takes no descriptor.
     fn modified_ms(&self, path: &Path) -> io::Result<i64>;
+    /// True if the file lets nobody but its owner read or write it.
+    fn is_private(&self, path: &Path) -> io::Result<bool>;
     /// Atomic replacement, durable after `sync_dir` of the parent.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;

@@ -189,6 +189,10 @@ impl Disk for Guarded {
         self.0.exists(path)
     }
 
+    fn is_private(&self, path: &Path) -> std::io::Result<bool> {
+        self.0.is_private(path)
+    }
+
     fn modified_ms(&self, path: &Path) -> std::io::Result<i64> {
         self.0.modified_ms(path)
     }

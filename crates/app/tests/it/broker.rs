@@ -3,8 +3,10 @@
 #![allow(clippy::disallowed_methods)] // tests meet the operating system as users do
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) const ESKER: &str = env!("CARGO_BIN_EXE_esker");
@@ -169,6 +171,8 @@ impl Broker {
                 "--set",
                 "esker.http.listen=off",
             ])
+            .arg("--cluster-secret")
+            .arg(cluster_secret())
             .args(more)
             .stdout(Stdio::piped())
             .stderr(told)
@@ -302,4 +306,20 @@ pub(crate) fn failure(output: &Output) -> (i32, String) {
         output.status.code().unwrap(),
         String::from_utf8_lossy(&output.stderr).into_owned(),
     )
+}
+
+/// The file by which the nodes of all tests believe each other.
+pub(crate) fn cluster_secret() -> &'static Path {
+    static SECRET: LazyLock<(Dir, PathBuf)> = LazyLock::new(|| {
+        let dir = Dir::new();
+        let path = dir.0.join("cluster.secret");
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&path);
+        let written = file
+            .as_mut()
+            .map(|file| file.write_all(b"bm9kZXMgb2YgYWxsIHRlc3RzIHRydXN0IGVhY2ggb3RoZXI=\n"));
+        written.unwrap().unwrap();
+        (dir, path)
+    });
+    &SECRET.1
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod access;
 mod authority;
+mod login;
 mod origin;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use security::authorize::Operation;
 use self::access::Resource;
 
 pub(crate) use self::authority::Authority;
+pub(crate) use self::login::Login;
 
 pub(crate) use self::origin::Origin;
 

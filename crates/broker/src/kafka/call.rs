@@ -13,7 +13,7 @@ use wire::{ApiKey, ErrorCode, Message, Reader};
 use super::api::overdue::Overdue;
 use super::hall::{Door, Hall};
 use super::parked::{AskedFor, Change, Parked, Remote, Then, Waiting};
-use crate::asker::Asker;
+use crate::asker::{Asker, Login};
 use crate::control::command::Command;
 use crate::control::log::Written;
 use crate::mail::calls;
@@ -51,10 +51,34 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// True if the asker may be another node.
+    /// True if the asker is another node.
     pub(crate) fn is_of_peer(&self) -> bool {
-        let settings = self.desk.shared.catalog.config();
-        settings.trusts(self.asker.peer.ip())
+        self.desk.shared.catalog.settings().trusts(&self.asker)
+    }
+
+    /// What the login of the connection waits for from now on.
+    pub(crate) fn set_login(&mut self, login: Option<Login>) {
+        if let Some(connection) = self.connections.get_mut(self.address.conn) {
+            connection.login = login;
+        }
+    }
+
+    pub(crate) fn take_login(&mut self) -> Option<Login> {
+        self.connections.get_mut(self.address.conn)?.login.take()
+    }
+
+    /// The connection speaks for somebody else from its next request on.
+    pub(crate) fn become_asker(&mut self, asker: Asker) {
+        if let Some(connection) = self.connections.get_mut(self.address.conn) {
+            *connection.asker_mut() = Arc::new(asker);
+        }
+    }
+
+    /// The connection ends once the answer to this request is out.
+    pub(crate) fn close_behind(&mut self) {
+        if let Some(connection) = self.connections.get_mut(self.address.conn) {
+            connection.is_closing = true;
+        }
     }
 
     pub(crate) fn version(&self) -> i16 {

@@ -26,7 +26,10 @@ impl Caller {
     /// Of an API that tells it without the rest of the request; `None` where more has to be read.
     pub(crate) fn of_api(api: i16) -> Option<Caller> {
         match ApiKey::from_key(api) {
-            Some(ApiKey::ApiVersions) => Some(Caller::Unknown),
+            // Nodes prove themselves before they ask.
+            Some(ApiKey::ApiVersions | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate) => {
+                Some(Caller::Unknown)
+            }
             Some(ApiKey::WriteTxnMarkers) => Some(Caller::Node),
             Some(ApiKey::Fetch | ApiKey::OffsetForLeaderEpoch | ApiKey::AddPartitionsToTxn) => None,
             Some(key) if PEERS.iter().any(|row| row.key == key) => Some(Caller::Node),

@@ -14,7 +14,7 @@ use meta::Record;
 use meta::decide::Uuids;
 use wire::messages::{
     DescribeDelegationTokenRequest, EnvelopeRequest, ExpireDelegationTokenRequest,
-    RenewDelegationTokenRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
+    RenewDelegationTokenRequest,
 };
 use wire::{ApiKey, ErrorCode, Message, Reader, RequestHead, decode_request_header};
 
@@ -378,12 +378,8 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::DescribeAcls => with(call, reader, acls::on_describe_acls),
         ApiKey::CreateAcls => with(call, reader, acls::on_create_acls),
         ApiKey::DeleteAcls => with(call, reader, acls::on_delete_acls),
-        ApiKey::SaslHandshake => tell(call, key, reader, |_: &SaslHandshakeRequest, _| {
-            sasl::handshake()
-        }),
-        ApiKey::SaslAuthenticate => tell(call, key, reader, |_: &SaslAuthenticateRequest, _| {
-            sasl::authenticate()
-        }),
+        ApiKey::SaslHandshake => with(call, reader, sasl::on_handshake),
+        ApiKey::SaslAuthenticate => with(call, reader, sasl::on_authenticate),
         ApiKey::CreateDelegationToken => tell(call, key, reader, |request, _| {
             delegation_tokens::create(request, version)
         }),
@@ -465,7 +461,12 @@ fn decide<R: Message + Patience, M: Message + Overdue + Send + 'static>(
 fn is_for_all(key: ApiKey) -> bool {
     matches!(
         key,
-        ApiKey::ApiVersions | ApiKey::DescribeQuorum | ApiKey::DescribeCluster | ApiKey::Fetch
+        ApiKey::ApiVersions
+            | ApiKey::DescribeQuorum
+            | ApiKey::DescribeCluster
+            | ApiKey::Fetch
+            | ApiKey::SaslHandshake
+            | ApiKey::SaslAuthenticate
     )
 }
 

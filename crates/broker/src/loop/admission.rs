@@ -112,7 +112,7 @@ impl Shard {
         };
         let mut caller = caller(connection, settings.elements_max);
         let may_be_node =
-            settings.trusts(connection.peer.ip()) && self.desk.shared.doors.has_room_for_node();
+            settings.trusts(connection.asker()) && self.desk.shared.doors.has_room_for_node();
         if caller == Some(Caller::Node) && !may_be_node {
             caller = Some(Caller::Client);
         }

@@ -2,6 +2,7 @@
 //!
 //! It shares topics and directories with a broker on a simulated machine that is never given a turn.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,11 @@ impl Bench {
 
     /// A broker that is set up otherwise.
     pub(crate) fn with(more: &[(&str, &str)]) -> Bench {
+        let machine = Machine::new(1, Faults::default());
+        Bench::on(machine, Bench::settings(more))
+    }
+
+    fn settings(more: &[(&str, &str)]) -> config::Settings {
         let mut settings = config::Settings::default();
         let own = [
             ("node.id", "1"),
@@ -56,8 +62,23 @@ impl Bench {
         for (name, value) in own.iter().chain(more) {
             settings.put(name, value).expect("a known setting");
         }
+        settings
+    }
+
+    /// Likewise, on a machine that has a file already.
+    pub(crate) fn with_file(path: &str, bytes: &[u8], more: &[(&str, &str)]) -> Bench {
         let machine = Machine::new(1, Faults::default());
-        Bench::on(machine, settings)
+        machine.install(Path::new(path), bytes);
+        Bench::on(machine, Bench::settings(more))
+    }
+
+    /// The identity of the client.
+    pub(crate) fn asker(&self) -> &Asker {
+        self.shard
+            .connections
+            .get(CONN)
+            .expect("it is open")
+            .asker()
     }
 
     /// The broker is killed, and another one begins with its files.

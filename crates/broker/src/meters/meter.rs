@@ -23,15 +23,17 @@ pub(crate) enum Refusal {
     Garbage,
     Version,
     Memory,
+    Login,
 }
 
 impl Refusal {
-    pub(crate) const ALL: [(Refusal, &'static str); 5] = [
+    pub(crate) const ALL: [(Refusal, &'static str); 6] = [
         (Refusal::PerIp, "per_ip"),
         (Refusal::Places, "places"),
         (Refusal::Garbage, "garbage"),
         (Refusal::Version, "version"),
         (Refusal::Memory, "memory"),
+        (Refusal::Login, "login"),
     ];
 }
 
@@ -211,7 +213,7 @@ mod tests {
             (20, 200, 2)
         );
         assert_eq!(total.errors, BTreeMap::from([((1, 3), 4)]));
-        assert_eq!(total.refused, [0, 0, 0, 2, 0]);
+        assert_eq!(total.refused, [0, 0, 0, 2, 0, 0]);
         assert_eq!((api_name(1), api_name(120)), ("Fetch".into(), "120".into()));
     }
 }

@@ -19,7 +19,7 @@ use super::outbox::Chunk;
 use super::outbox::{Outbox, Reply};
 use super::share::{ByKind, Head, Kind, Room};
 use super::transport::Transport;
-use crate::asker::{Asker, Origin};
+use crate::asker::{Asker, Login, Origin};
 use crate::budget::Account;
 use crate::reads::Readers;
 
@@ -59,6 +59,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     state: PeerState,
+    /// What its login waits for.
+    pub(crate) login: Option<Login>,
     transport: Transport,
     stamp: Stamp,
     pub(crate) readers: Readers,
@@ -98,6 +100,7 @@ impl Connection {
             peer: asker.peer,
             local: asker.local,
             state: PeerState::Open(asker),
+            login: None,
             transport: Transport::Plain(id),
             stamp: Stamp::default(),
             readers: Readers::default(),

@@ -1,11 +1,13 @@
 //! One connection to another node, as a machine without IO.
 //!
-//! `Dialling -> Versions -> Open`: behind the connection comes one question for the versions that the other end speaks, and requests wait for its answer.
+//! `Dialling -> (Login ->) Versions -> Open`: both ends prove that they know the secret of the cluster, then comes one question for the versions that
+//! the other end speaks, and requests wait for its answer.
 //! From then on each is encoded in the newest version that both ends know, and a request that has none fails alone. Answers
 //! come in the order of their requests. A link that has to refuse a request ends once it is idle, so that the next one asks for the versions
 //! anew: a node may list more once it is no longer alone. An answer keeps no more memory than its own bytes (see [`intake`]).
 
 mod intake;
+mod login;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +20,11 @@ use model::Instant;
 use wire::messages::{ApiVersionsRequest, ApiVersionsResponse, ResponseHeader};
 use wire::{ApiKey, Message, Reader};
 
-use self::intake::Intake;
-pub(super) use self::intake::{Garbage, SharedBuffer};
+pub(super) use self::intake::SharedBuffer;
+use self::intake::{Garbage, Intake};
+pub(super) use self::login::Refused;
+use self::login::{Handshake, LoginStage, Next};
+use super::identity::Login;
 use super::request::{Answer, Encodable};
 use super::versions::{Ceilings, Versions};
 
@@ -71,8 +76,25 @@ struct Asked<T> {
     of: T,
 }
 
+/// Why a link cannot go on.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The other end does not speak the protocol.
+    Garbage,
+    /// The ends do not prove themselves to each other.
+    Login(Refused),
+}
+
+impl From<Garbage> for Fault {
+    fn from(_: Garbage) -> Fault {
+        Fault::Garbage
+    }
+}
+
 enum Stage {
-    Dialling,
+    /// With what is to be proved once there is a connection.
+    Dialling(Option<Login>),
+    Login(LoginStage),
     Versions,
     Open(Versions),
 }
@@ -97,9 +119,9 @@ pub(super) struct Link<T> {
 }
 
 impl<T> Link<T> {
-    pub(super) fn new(ceilings: Ceilings, is_probe: bool) -> Link<T> {
+    pub(super) fn new(ceilings: Ceilings, is_probe: bool, login: Option<Login>) -> Link<T> {
         Link {
-            stage: Stage::Dialling,
+            stage: Stage::Dialling(login),
             ceilings,
             is_probe,
             correlation: 0,
@@ -131,16 +153,44 @@ impl<T> Link<T> {
 
     /// There is a connection.
     pub(super) fn on_connected(&mut self) {
-        if !matches!(self.stage, Stage::Dialling) {
+        let Stage::Dialling(login) = &mut self.stage else {
             return;
-        }
+        };
+        let login = login.take();
         if self.is_probe {
             return self.open(Versions::of_probe());
         }
-        self.stage = Stage::Versions;
+        let Some(login) = login else {
+            self.stage = Stage::Versions;
+            return self.ask_versions();
+        };
+        let Handshake { frames, stage } = login::begin(login);
+        self.unsent.extend(frames);
+        self.stage = Stage::Login(stage);
+    }
+
+    fn ask_versions(&mut self) {
         let hello = ApiVersionsRequest::default();
         // It has no field that could be too long.
         self.unsent.extend(hello.frame(HELLO_VERSION, 0));
+    }
+
+    /// Goes on with the login. The question for the versions goes with the last message of it: only an end that took the proof answers it.
+    fn on_login(&mut self, stage: LoginStage, frame: Bytes) -> Result<(), Fault> {
+        match stage.on_answer(frame)? {
+            Next::Waits(stage) => self.stage = Stage::Login(stage),
+            Next::Proves(last, stage) => {
+                self.unsent.push_back(last);
+                self.ask_versions();
+                self.stage = Stage::Login(stage);
+            }
+            Next::Done => self.stage = Stage::Versions,
+            Next::GoesWithout => {
+                self.ask_versions();
+                self.stage = Stage::Versions;
+            }
+        }
+        Ok(())
     }
 
     fn open(&mut self, versions: Versions) {
@@ -197,9 +247,9 @@ impl<T> Link<T> {
         &mut self,
         shared: &mut SharedBuffer,
         recv: impl FnOnce(&mut BytesMut) -> io::Result<usize>,
-    ) -> io::Result<Result<usize, Garbage>> {
+    ) -> io::Result<Result<usize, Fault>> {
         let received = self.intake.receive(shared, recv)?;
-        Ok(received.and_then(|count| {
+        Ok(received.map_err(Fault::from).and_then(|count| {
             if 0 < count {
                 self.has_progressed = true;
                 self.take_answers()?;
@@ -209,12 +259,19 @@ impl<T> Link<T> {
     }
 
     /// Matches whole answers with their requests; an error for an answer that nobody asked for.
-    fn take_answers(&mut self) -> Result<(), Garbage> {
+    fn take_answers(&mut self) -> Result<(), Fault> {
         for frame in self.intake.take_whole() {
             self.has_progressed = false;
-            if matches!(self.stage, Stage::Versions) {
-                self.on_versions(frame)?;
-                continue;
+            match std::mem::replace(&mut self.stage, Stage::Versions) {
+                Stage::Login(stage) => {
+                    self.on_login(stage, frame)?;
+                    continue;
+                }
+                Stage::Versions => {
+                    self.on_versions(frame)?;
+                    continue;
+                }
+                other => self.stage = other,
             }
             let asked = self.asked.pop_front().ok_or(Garbage)?;
             let Asked {
@@ -227,7 +284,7 @@ impl<T> Link<T> {
             let Ok(body) = body(frame, correlation, key.response_header_version(version)) else {
                 let why = Lost::Ended { was_sent: true };
                 self.replies.push(Reply::Failed { of, why });
-                return Err(Garbage);
+                return Err(Fault::Garbage);
             };
             let answer = Answer { version, body };
             self.replies.push(Reply::Answered { of, key, answer });

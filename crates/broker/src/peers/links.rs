@@ -14,7 +14,8 @@ use model::Instant;
 use raft::Endpoint;
 use wire::ApiKey;
 
-use super::link::{Garbage, Link, Reply, SharedBuffer, Unknown};
+use super::identity::Identity;
+use super::link::{Fault, Link, Refused, Reply, SharedBuffer, Unknown};
 use super::names::{Look, Names};
 use super::request::Encodable;
 use super::versions::Ceilings;
@@ -60,6 +61,7 @@ struct Line<T> {
 
 pub(crate) struct Links<T> {
     ceilings: Ceilings,
+    identity: Identity,
     names: Arc<Names>,
     lines: BTreeMap<ConnId, Line<T>>,
     open: BTreeMap<Target, ConnId>,
@@ -71,12 +73,16 @@ pub(crate) struct Links<T> {
     unknown: BTreeSet<(Endpoint, ApiKey)>,
     /// Addresses that answered with garbage, which the log says once.
     garbled: BTreeSet<Endpoint>,
+    /// Addresses whose nodes and this one do not trust each other, and why: the log says each once, and again once they did.
+    strangers: BTreeMap<Endpoint, Refused>,
 }
 
 impl<T> Links<T> {
-    pub(crate) fn new(ceilings: Ceilings, names: Arc<Names>) -> Links<T> {
+    pub(crate) fn new(ceilings: Ceilings, identity: Identity, names: Arc<Names>) -> Links<T> {
         Links {
             ceilings,
+            identity,
+            strangers: BTreeMap::new(),
             names,
             unnamed: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -111,8 +117,11 @@ impl<T> Links<T> {
             return self.collect(poller, conn);
         }
         let known = self.unnamed.remove(&target);
-        let mut link =
-            known.unwrap_or_else(|| Link::new(self.ceilings.clone(), target.1 == Lane::Probe));
+        let mut link = known.unwrap_or_else(|| {
+            let is_probe = target.1 == Lane::Probe;
+            let login = self.identity.login().filter(|_| !is_probe);
+            Link::new(self.ceilings.clone(), is_probe, login)
+        });
         link.ask(request, until, of);
         self.dial(poller, target, link);
     }
@@ -253,9 +262,12 @@ impl<T> Links<T> {
             let recv = |into: &mut BytesMut| poller.recv(conn, into);
             match line.link.receive(&mut self.shared, recv) {
                 Ok(Ok(0)) => return self.end(poller, conn),
-                Ok(Err(Garbage)) => {
+                Ok(Err(fault)) => {
                     let endpoint = line.target.0.clone();
-                    self.report_garbage(endpoint);
+                    match fault {
+                        Fault::Garbage => self.report_garbage(endpoint),
+                        Fault::Login(why) => self.report_stranger(endpoint, why),
+                    }
                     return self.end(poller, conn);
                 }
                 Ok(Ok(_)) => {}
@@ -294,6 +306,28 @@ impl<T> Links<T> {
             );
             self.garbled.insert(endpoint);
         }
+    }
+
+    /// Says once that the node at an address and this one do not trust each other.
+    fn report_stranger(&mut self, endpoint: Endpoint, why: Refused) {
+        if self.strangers.get(&endpoint) == Some(&why) {
+            return;
+        }
+        let Endpoint { host, port, .. } = &endpoint;
+        match &why {
+            Refused::Unknown => tracing::error!(
+                target: env::logs::BROKER,
+                "the node at {host}:{port} takes no proof that this node is one of its cluster: it has no cluster secret, or runs a build that knows none. \
+                 Start it with the secret of this one (esker.cluster.secret.file); while a cluster is changed over, start all with \
+                 esker.cluster.insecure=true",
+            ),
+            Refused::Secret(why) => tracing::error!(
+                target: env::logs::BROKER,
+                "the node at {host}:{port} and this one have different cluster secrets, so that neither believes the other ({why}): give all nodes of a \
+                 cluster the same file (esker.cluster.secret.file)",
+            ),
+        }
+        self.strangers.insert(endpoint, why);
     }
 
     /// Says once that the node at an address does not know a request.

@@ -97,7 +97,11 @@ impl QuorumWorker {
         (membership, registration): (Option<Membership>, Option<ControllerRegistration>),
     ) -> QuorumWorker {
         let name = format!("raft-client-{}", shared.catalog.config().broker.node_id).into();
-        let links = Links::new(shared.ceilings.clone(), Arc::clone(&shared.names));
+        let links = Links::new(
+            shared.ceilings.clone(),
+            shared.identity.clone(),
+            Arc::clone(&shared.names),
+        );
         let (membership, reserve) = if shared.state.is_alone() {
             (None, membership)
         } else {

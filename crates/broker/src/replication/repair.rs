@@ -37,7 +37,11 @@ impl Repairer {
         }
         Repairer {
             repairs: Repairs::default(),
-            links: Links::new(shared.ceilings.clone(), Arc::clone(&shared.names)),
+            links: Links::new(
+                shared.ceilings.clone(),
+                shared.identity.clone(),
+                Arc::clone(&shared.names),
+            ),
             asks: Vec::new(),
         }
     }

@@ -102,7 +102,11 @@ impl ReplicaWorker {
     ) -> ReplicaWorker {
         let mailbox = Arc::clone(&shared.mail.followers);
         let look_at = shared.env.clock.now();
-        let links = Links::new(shared.ceilings.clone(), Arc::clone(&shared.names));
+        let links = Links::new(
+            shared.ceilings.clone(),
+            shared.identity.clone(),
+            Arc::clone(&shared.names),
+        );
         // Those that the start has opened.
         mailbox.on_topics(shared.catalog.topics().sorted().map(|topic| topic.id));
         let (key, part) = (DAMAGE_KEY, 0);

@@ -183,25 +183,22 @@ fn settings_with_which_nodes_could_not_find_each_other_are_refused() {
 }
 
 #[test]
-fn nodes_beyond_the_loopback_are_accepted_only_as_insecure() {
+fn plain_listeners_beyond_the_loopback_and_nodes_without_proof_are_said_at_the_start() {
     let open = "node.id=1\ncontroller.quorum.voters=1@a:9092,2@b:9092";
-    let words = "nodes cannot prove themselves to each other yet";
-    for listeners in [
-        "PLAINTEXT://:9092",
-        "PLAINTEXT://10.0.0.7:9092",
-        "PLAINTEXT://127.0.0.1:9092,CONTROLLER://:9093",
-        "PLAINTEXT://:9092,CONTROLLER://127.0.0.1:9093",
-        "PLAINTEXT://127.0.0.1:9092,PLAINTEXT_2://:9093\ninter.broker.listener.name=PLAINTEXT_2\n\
-         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PLAINTEXT_2:PLAINTEXT",
-    ] {
-        let text = format!("{open}\nlisteners={listeners}");
-        check(&text, Some(words));
-        check(&format!("{text}\nesker.cluster.insecure=true"), None);
+    let of = |text: &str| broker(&format!("{open}\n{text}"));
+    let far = of("listeners=PLAINTEXT://:9092,CONTROLLER://10.0.0.7:9093");
+    let words = far.warning_of_listeners().expect("both are far");
+    for address in ["PLAINTEXT at 0.0.0.0:9092", "CONTROLLER at 10.0.0.7:9093"] {
+        assert!(words.contains(address), "{words}");
     }
-    let warning = |text: &str| broker(text).warning_of_nodes();
-    let insecure = format!("{open}\nesker.cluster.insecure=true\nlisteners=PLAINTEXT://:9092");
-    assert!(warning(&insecure).is_some_and(|words| words.contains("0.0.0.0:9092")));
-    assert_eq!(warning("esker.cluster.insecure=true"), None, "loopback");
+    let near = of("listeners=PLAINTEXT://127.0.0.1:9092");
+    assert_eq!(
+        (near.warning_of_listeners(), near.warning_of_nodes()),
+        (None, None)
+    );
+    let insecure = of("listeners=PLAINTEXT://127.0.0.1:9092\nesker.cluster.insecure=true");
+    let words = insecure.warning_of_nodes();
+    assert!(words.is_some_and(|words| words.contains("127.0.0.1:9092")));
 }
 
 #[test]

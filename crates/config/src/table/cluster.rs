@@ -41,7 +41,9 @@ pub(super) const SETTINGS: &[Setting] = settings! {
         "the voters, id@host:port separated by commas; the same list on each node; a new cluster begins once all of them are up and reach each other";
     "controller.socket.timeout.ms" Int "30000" Any ReadOnly Accepted "socket timeout from the controller to brokers";
     "esker.cluster.insecure" Boolean "false" Any ReadOnly Works
-        "other nodes are served beyond the loopback, though they cannot prove yet that they are nodes: anybody who reaches the listener can act as one";
+        "nodes are served without proof too: anybody who reaches the listener can act as one. For the time in which a cluster gets its secret, and for nodes of Kafka in it";
+    "esker.cluster.secret.file" String - Any ReadOnly Works
+        "file with the secret by which the nodes of the cluster prove themselves to each other; one that is not named is cluster.secret in the first of log.dirs, which the first node makes";
     "follower.fetch.last.tiered.offset.enable" Boolean "false" Any ClusterWide Accepted
         "an empty follower starts after what is tiered";
     "initial.broker.registration.timeout.ms" Int "60000" Any ReadOnly Accepted "time the first registration may take";

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File as OsFile, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
@@ -85,6 +85,10 @@ impl Disk for OsDisk {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
+    }
+
+    fn is_private(&self, path: &Path) -> io::Result<bool> {
+        Ok(std::fs::metadata(path)?.mode() & 0o077 == 0)
     }
 
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {

@@ -154,6 +154,10 @@ impl Disk for SimDisk {
         self.look(|host| Ok(host.volume.find(path)?.is_some()))
     }
 
+    fn is_private(&self, _: &Path) -> io::Result<bool> {
+        Ok(true)
+    }
+
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
         self.look(|host| host.volume.modified_ms(path))
     }

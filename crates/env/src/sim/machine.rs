@@ -185,6 +185,29 @@ impl Machine {
         self.world().describe_workers(self.host)
     }
 
+    /// Puts a file on the disk as one that was there before, whatever faults the disk has.
+    ///
+    /// # Panics
+    ///
+    /// If a directory has its name.
+    pub fn install(&self, path: &Path, bytes: &[u8]) {
+        let mut world = self.world();
+        let volume = &mut world.host_mut(self.host).volume;
+        let dir = path.parent().unwrap_or(path);
+        let installed = volume.create_dir_all(dir).and_then(|()| {
+            let node = match volume.find(path)? {
+                Some(node) => node,
+                None => volume.create_file(path)?,
+            };
+            let file = volume.file_mut(node)?;
+            file.set_len(0);
+            file.write(bytes, 0);
+            volume.sync_all();
+            Ok(())
+        });
+        installed.expect("a file can be put there");
+    }
+
     /// Takes the power away and gives it back: all processes are gone, and of what was not synced any part may be.
     pub fn power_cut(&self) -> Lost {
         let ended = self.end_process();

@@ -76,7 +76,7 @@ impl Hash {
         digest::digest(algorithm, bytes).as_ref().to_vec()
     }
 
-    fn hmac(self, key: &[u8], bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn hmac(self, key: &[u8], bytes: &[u8]) -> Vec<u8> {
         let algorithm = match self {
             Hash::Sha256 => hmac::HMAC_SHA256,
             Hash::Sha512 => hmac::HMAC_SHA512,

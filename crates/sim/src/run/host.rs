@@ -52,8 +52,13 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A clean stop must be over by then.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
+/// The file with the secret of the cluster, and what is in it.
+const SECRET: &str = "/etc/esker/cluster.secret";
+const SECRET_TEXT: &[u8] = b"c2ltdWxhdGVkIG1hY2hpbmVzIHRydXN0IGVhY2ggb3RoZXI=\n";
+
 impl Host {
     pub(crate) fn new(machine: &Arc<Machine>, plan: &Plan) -> Host {
+        machine.install(Path::new(SECRET), SECRET_TEXT);
         Host {
             config: settings(plan, machine.host(), machine.address(PORT)),
             machine: machine.clone(),
@@ -243,7 +248,7 @@ fn united(plan: &Plan) -> Vec<(&'static str, String)> {
     });
     let settings = [
         ("controller.quorum.voters", voters.join(",")),
-        ("esker.cluster.insecure", "true".to_owned()),
+        ("esker.cluster.secret.file", SECRET.to_owned()),
         ("broker.heartbeat.interval.ms", "300".to_owned()),
         ("broker.session.timeout.ms", "2000".to_owned()),
     ];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use env::sim::{Faults, HostId, Machines};
 use model::{BrokerId, InboxId};
@@ -17,6 +18,9 @@ use crate::ops::query::Query;
 use crate::ops::trim::{Target, Trim, TrimRefusal, Trimming};
 use crate::peers::{Answer, Ceilings};
 
+/// The file with the secret of the cluster, and what is in it.
+const SECRET: &str = "/etc/esker/cluster.secret";
+const SECRET_TEXT: &[u8] = b"c2ltdWxhdGVkIG1hY2hpbmVzIHRydXN0IGVhY2ggb3RoZXI=\n";
 const PORT: u16 = 9092;
 const NODES: [u8; 3] = [1, 2, 3];
 /// An answer that is not there by then does not come.
@@ -55,7 +59,7 @@ fn settings(machines: &Machines, node: u8) -> config::Broker {
         ("node.id", node.to_string()),
         ("listeners", format!("PLAINTEXT://{}", address(node))),
         ("controller.quorum.voters", voters.join(",")),
-        ("esker.cluster.insecure", "true".to_owned()),
+        ("esker.cluster.secret.file", SECRET.to_owned()),
         ("log.dirs", "/data".to_owned()),
         ("num.network.threads", "2".to_owned()),
         ("offsets.topic.num.partitions", "1".to_owned()),
@@ -78,7 +82,9 @@ impl World {
     fn start(seed: u64) -> World {
         let machines = Machines::new(seed, 3, &Faults::default());
         let start = |node| {
-            let env = machines.get(HostId(node)).env();
+            let machine = machines.get(HostId(node));
+            machine.install(Path::new(SECRET), SECRET_TEXT);
+            let env = machine.env();
             let heard = Arc::new(Heard::default());
             let inboxes = vec![Arc::clone(&heard) as Arc<dyn Inbox>];
             let ceilings = Ceilings::default();

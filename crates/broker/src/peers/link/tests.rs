@@ -5,11 +5,15 @@
 //! connection. The trace has what left (`KEYvVERSION`), and what became of each request.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use bytes::BufMut;
+use security::login::node::{ClusterSecret, NodeProof, SECRET_BYTES_MIN};
+use security::login::scram::NONCE_RANDOM_BYTES;
 use wire::messages::api_versions_response::ApiVersion;
 use wire::messages::vote_request::{PartitionData, TopicData};
 use wire::messages::{BrokerHeartbeatRequest, FetchRequest, VoteRequest};
+use wire::messages::{SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeResponse};
 use wire::{Uuid, Writer, decode_request_header};
 
 use super::*;
@@ -21,6 +25,8 @@ struct Bench {
     shared: SharedBuffer,
     /// Correlation and version of the requests that left and have no answer.
     left: VecDeque<(i32, ApiKey, i16)>,
+    /// Those of the login that left.
+    messages: Vec<Bytes>,
     trace: String,
 }
 
@@ -41,11 +47,61 @@ fn names(name: &str) -> &'static str {
 impl Bench {
     fn new(ceilings: Ceilings, is_probe: bool) -> Bench {
         Bench {
-            link: Link::new(ceilings, is_probe),
+            link: Link::new(ceilings, is_probe, None),
             shared: SharedBuffer::new(),
             left: VecDeque::new(),
+            messages: Vec::new(),
             trace: String::new(),
         }
+    }
+
+    /// A link that proves itself with the secret, to an end that has the other one.
+    fn with_secrets(own: u8, other: u8, may_go_without: bool) -> (Bench, NodeProof) {
+        let proof = |byte| NodeProof::new(&ClusterSecret::generate(&[byte; SECRET_BYTES_MIN]));
+        let own = Arc::new(proof(own));
+        let (first, client) = own.begin(3, &[5; NONCE_RANDOM_BYTES]);
+        let login = Login {
+            proof: own,
+            first,
+            client,
+            may_go_without,
+        };
+        let mut bench = Bench::new(Ceilings::default(), false);
+        bench.link = Link::new(Ceilings::default(), false, Some(login));
+        (bench, proof(other))
+    }
+
+    /// The other end takes the mechanism, or answers the handshake with this code.
+    fn take_mechanism(&mut self, error_code: i16) {
+        let response = SaslHandshakeResponse {
+            error_code,
+            mechanisms: Vec::new(),
+        };
+        self.answer_with(&response, 1);
+    }
+
+    /// The other end sends these bytes, or refuses with this code.
+    fn take_message(&mut self, bytes: Vec<u8>, error_code: i16) {
+        let response = SaslAuthenticateResponse {
+            error_code,
+            auth_bytes: bytes.into(),
+            ..Default::default()
+        };
+        self.answer_with(&response, 1);
+    }
+
+    fn answer_with<M: Message>(&mut self, response: &M, version: i16) {
+        let mut w = Writer::new();
+        response.encode(&mut w, version).expect("it fits");
+        let body = w.finish().into_bytes().expect("it fits");
+        self.answer(&body);
+        self.send();
+        self.tell();
+    }
+
+    /// The message of the login that left last.
+    fn message(&self) -> Vec<u8> {
+        self.messages.last().expect("one left").to_vec()
     }
 
     fn say(&mut self, words: &str) {
@@ -75,6 +131,10 @@ impl Bench {
             let mut reader = Reader::new(Bytes::copy_from_slice(frame));
             let head = decode_request_header(&mut reader).expect("a header");
             let key = head.api().expect("a known API");
+            if key == ApiKey::SaslAuthenticate {
+                let request = SaslAuthenticateRequest::decode(&mut reader, head.version);
+                self.messages.push(request.expect("whole").auth_bytes);
+            }
             self.left
                 .push_back((head.correlation_id, key, head.version));
             self.say(&format!("{key:?}v{}", head.version));
@@ -88,8 +148,11 @@ impl Bench {
             into.put_slice(bytes);
             Ok(bytes.len())
         });
-        if took.expect("no error of the system").is_err() {
-            self.say("ends");
+        match took.expect("no error of the system") {
+            Ok(_) => {}
+            Err(Fault::Garbage) => self.say("ends"),
+            Err(Fault::Login(Refused::Unknown)) => self.say("takes no proof"),
+            Err(Fault::Login(Refused::Secret(_))) => self.say("another secret"),
         }
     }
 
@@ -190,7 +253,7 @@ impl Bench {
     }
 
     fn end(mut self, is_refused: bool) -> String {
-        let link = std::mem::replace(&mut self.link, Link::new(Ceilings::default(), false));
+        let link = std::mem::replace(&mut self.link, Link::new(Ceilings::default(), false, None));
         for reply in link.end(is_refused) {
             self.tell_reply(&reply);
         }
@@ -313,4 +376,80 @@ fn a_probe_is_one_question_for_versions() {
     bench.lists(&["0=0-1"]);
     bench.tell();
     assert_eq!(bench.trace, "ApiVersionsv0, a answered v0");
+}
+
+#[test]
+fn both_ends_prove_themselves_before_anything_is_asked() {
+    let (mut bench, other) = Bench::with_secrets(1, 1, false);
+    bench.step("ask a");
+    bench.step("connected");
+    bench.take_mechanism(0);
+    let (answer, server) = other
+        .answer(&bench.message(), &[6; NONCE_RANDOM_BYTES])
+        .expect("a first message");
+    bench.take_message(answer, 0);
+    let (last, node) = server.end(&bench.message()).expect("the same secret");
+    assert_eq!(node, 3);
+    bench.take_message(last, 0);
+    bench.step("lists 63=0-1");
+    bench.step("answer");
+    assert_eq!(
+        bench.trace,
+        "SaslHandshakev1, SaslAuthenticatev1, SaslAuthenticatev1, ApiVersionsv0, BrokerHeartbeatv1, a answered v1"
+    );
+}
+
+#[test]
+fn an_end_that_does_not_prove_itself_is_told_nothing() {
+    // It has another secret, and so does not believe this one.
+    let (mut bench, other) = Bench::with_secrets(1, 2, false);
+    bench.step("ask a");
+    bench.step("connected");
+    bench.take_mechanism(0);
+    let (answer, _) = other
+        .answer(&bench.message(), &[6; NONCE_RANDOM_BYTES])
+        .expect("a first message");
+    bench.take_message(answer, 0);
+    assert_eq!(
+        bench.end(false),
+        "SaslHandshakev1, SaslAuthenticatev1, another secret, a lost, unsent"
+    );
+
+    // It says that all is well, and has proved nothing.
+    let (mut bench, other) = Bench::with_secrets(1, 1, true);
+    bench.step("ask a");
+    bench.step("connected");
+    bench.take_mechanism(0);
+    let (answer, _) = other
+        .answer(&bench.message(), &[6; NONCE_RANDOM_BYTES])
+        .expect("a first message");
+    bench.take_message(answer, 0);
+    bench.take_message(b"v=AAAA".to_vec(), 0);
+    assert_eq!(
+        bench.end(false),
+        "SaslHandshakev1, SaslAuthenticatev1, SaslAuthenticatev1, ApiVersionsv0, another secret, a lost, unsent"
+    );
+}
+
+#[test]
+fn an_end_that_takes_no_proof_is_spoken_to_only_where_none_is_needed() {
+    let (mut bench, _) = Bench::with_secrets(1, 1, false);
+    bench.step("ask a");
+    bench.step("connected");
+    bench.take_mechanism(34);
+    assert_eq!(
+        bench.end(false),
+        "SaslHandshakev1, SaslAuthenticatev1, takes no proof, a lost, unsent"
+    );
+
+    let (mut bench, _) = Bench::with_secrets(1, 1, true);
+    bench.step("ask a");
+    bench.step("connected");
+    bench.take_mechanism(34);
+    bench.take_message(Vec::new(), 34);
+    bench.step("lists 63=0-1");
+    assert_eq!(
+        bench.trace,
+        "SaslHandshakev1, SaslAuthenticatev1, ApiVersionsv0, BrokerHeartbeatv1"
+    );
 }

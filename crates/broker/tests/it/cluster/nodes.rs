@@ -25,6 +25,9 @@ use wire::messages::{
 use wire::records::BatchBuilder;
 use wire::{ErrorCode, Reader, Records, Request};
 
+/// The file with the secret of the cluster, and what is in it.
+const SECRET: &str = "/etc/esker/cluster.secret";
+const SECRET_TEXT: &[u8] = b"c2ltdWxhdGVkIG1hY2hpbmVzIHRydXN0IGVhY2ggb3RoZXI=\n";
 const PORT: u16 = 9092;
 /// An answer that is not there by then does not come.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -104,7 +107,11 @@ impl Nodes {
             brokers: [None, None, None],
             given,
         };
-        ALL.into_iter().for_each(|node| nodes.start_one(node));
+        for node in ALL {
+            let machine = nodes.machines.get(HostId(node));
+            machine.install(Path::new(SECRET), SECRET_TEXT);
+            nodes.start_one(node);
+        }
         nodes
     }
 
@@ -134,7 +141,7 @@ impl Nodes {
             ("node.id", node.to_string()),
             ("listeners", format!("PLAINTEXT://{}", address(node))),
             ("controller.quorum.voters", voters.join(",")),
-            ("esker.cluster.insecure", "true".to_owned()),
+            ("esker.cluster.secret.file", SECRET.to_owned()),
             ("log.dirs", "/data".to_owned()),
             ("num.network.threads", "2".to_owned()),
             ("offsets.topic.num.partitions", "6".to_owned()),

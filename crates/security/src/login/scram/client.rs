@@ -76,21 +76,21 @@ impl Client {
         message: &[u8],
         password: &mut Password,
     ) -> Result<(String, Verifying), ClientError> {
-        let text = str::from_utf8(message).map_err(|_| Malformed::Text)?;
-        // A server may refuse at once.
-        if let Some(why) = text.strip_prefix("e=") {
-            return Err(ClientError::Refused(why.to_owned()));
-        }
-        let server = ServerFirst::read(text)?;
-        let is_longer = self.first.nonce.len() < server.nonce.len();
-        if !is_longer || !server.nonce.starts_with(&self.first.nonce) {
-            return Err(ClientError::Nonce);
-        }
-        if !ITERATIONS.contains(&server.iterations) {
-            return Err(ClientError::Iterations(server.iterations));
-        }
         let hash = password.hash;
-        let salted = password.salted(&server.salt, server.iterations);
+        self.prove_with(message, hash, |salt, iterations| {
+            Ok(password.salted(salt, iterations))
+        })
+    }
+
+    /// The same, where `salted` gives the salted password for a salt and a number of rounds that are allowed, or refuses them.
+    pub(in crate::login) fn prove_with<E: From<ClientError>>(
+        self,
+        message: &[u8],
+        hash: Hash,
+        salted: impl FnOnce(&[u8], i32) -> Result<Secret<Vec<u8>>, E>,
+    ) -> Result<(String, Verifying), E> {
+        let (text, server) = self.server_first(message)?;
+        let salted = salted(&server.salt, server.iterations)?;
         let client_key = hash.client_key(&salted);
         let without_proof = ClientFinal::without_proof(&self.first.gs2_header, &server.nonce);
         let auth = auth_message(&self.first.bare, text, &without_proof);
@@ -104,6 +104,24 @@ impl Client {
             signature: Secret::new(signature),
         };
         Ok((ClientFinal::text(&without_proof, &proof), verifying))
+    }
+
+    /// The server's first message, if it goes on with this login.
+    fn server_first<'m>(&self, message: &'m [u8]) -> Result<(&'m str, ServerFirst), ClientError> {
+        let text = str::from_utf8(message).map_err(|_| Malformed::Text)?;
+        // A server may refuse at once.
+        if let Some(why) = text.strip_prefix("e=") {
+            return Err(ClientError::Refused(why.to_owned()));
+        }
+        let server = ServerFirst::read(text)?;
+        let is_longer = self.first.nonce.len() < server.nonce.len();
+        if !is_longer || !server.nonce.starts_with(&self.first.nonce) {
+            return Err(ClientError::Nonce);
+        }
+        if !ITERATIONS.contains(&server.iterations) {
+            return Err(ClientError::Iterations(server.iterations));
+        }
+        Ok((text, server))
     }
 }
 

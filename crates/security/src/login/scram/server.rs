@@ -98,15 +98,29 @@ impl First {
         fakes: &Fakes,
         random: &[u8; super::NONCE_RANDOM_BYTES],
     ) -> (String, Waiting) {
-        let First { hash, message } = self;
-        let known = credential.filter(|credential| credential.hash == hash);
-        let mut refusal = known.is_none().then_some(Refusal::Unknown);
-        let mut credential = known.unwrap_or_else(|| fakes.credential(hash, &message.name));
-        if !ITERATIONS.contains(&credential.iterations) {
-            refusal = Some(Refusal::Iterations);
-            credential = fakes.credential(hash, &message.name);
+        let known = credential.filter(|credential| credential.hash == self.hash);
+        let fake = || fakes.credential(self.hash, &self.message.name);
+        match known {
+            None => {
+                let credential = fake();
+                self.waiting(credential, Some(Refusal::Unknown), random)
+            }
+            Some(known) if !ITERATIONS.contains(&known.iterations) => {
+                let credential = fake();
+                self.waiting(credential, Some(Refusal::Iterations), random)
+            }
+            Some(known) => self.waiting(known, None, random),
         }
-        let nonce = format!("{}{}", message.nonce, nonce(random));
+    }
+
+    /// The answer with this credential, for a login that fails for `refusal` if there is one.
+    pub(in crate::login) fn waiting(
+        self,
+        credential: Credential,
+        refusal: Option<Refusal>,
+        random: &[u8; super::NONCE_RANDOM_BYTES],
+    ) -> (String, Waiting) {
+        let nonce = format!("{}{}", self.message.nonce, nonce(random));
         let server_first = ServerFirst {
             nonce: nonce.clone(),
             salt: credential.salt.clone(),
@@ -116,7 +130,7 @@ impl First {
         let waiting = Waiting {
             credential,
             refusal,
-            first: message,
+            first: self.message,
             server_first: server_first.clone(),
             nonce,
         };
