@@ -61,7 +61,7 @@ impl Hash {
 
     /// Bytes of a hash.
     #[must_use]
-    pub const fn len(self) -> usize {
+    const fn len(self) -> usize {
         match self {
             Hash::Sha256 => 32,
             Hash::Sha512 => 64,
