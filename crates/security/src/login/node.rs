@@ -182,6 +182,12 @@ impl NodeVerifying {
 }
 
 impl NodeServer {
+    /// The id that the other end says it has, and has not proved yet.
+    #[must_use]
+    pub fn id(&self) -> i32 {
+        self.id
+    }
+
     /// The last message, and the id of the node that has proved itself.
     pub fn end(self, client_final: &[u8]) -> Result<(Vec<u8>, i32), NodeRefusal> {
         let message = self.waiting.end(client_final)?;

@@ -15,25 +15,31 @@ pub struct Message {
 /// Why a message is none, in the words of Kafka's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    #[error("Invalid SASL/PLAIN response: expected 3 tokens")]
-    Tokens,
-    #[error("Invalid SASL/PLAIN response: it is not UTF-8")]
+    /// Counts them up to four.
+    #[error("Invalid SASL/PLAIN response: expected 3 tokens, got {0}")]
+    Tokens(usize),
+    /// Kafka compares what it makes of such bytes, and finds nobody.
+    #[error("Authentication failed: Invalid username or password")]
     Text,
     #[error("Authentication failed: username not specified")]
     NoName,
     #[error("Authentication failed: password not specified")]
     NoPassword,
-    #[error(
-        "Authentication failed: Client requested an authorization id that is different from username"
-    )]
-    Another,
+}
+
+impl Message {
+    /// True if the client wants to act under another name than its own. Nobody may, and a client is told so once its password was right.
+    #[must_use]
+    pub fn is_for_another(&self) -> bool {
+        !self.authorization_id.is_empty() && self.authorization_id != self.name
+    }
 }
 
 /// Reads `[authzid] NUL name NUL password`.
 pub fn read(message: &[u8]) -> Result<Message, Malformed> {
-    let parts: Vec<&[u8]> = message.split(|byte| *byte == 0).collect();
+    let parts: Vec<&[u8]> = message.split(|byte| *byte == 0).take(4).collect();
     let [authorization_id, name, password] = parts[..] else {
-        return Err(Malformed::Tokens);
+        return Err(Malformed::Tokens(parts.len()));
     };
     let text = |bytes: &[u8]| {
         str::from_utf8(bytes)
@@ -47,9 +53,6 @@ pub fn read(message: &[u8]) -> Result<Message, Malformed> {
     }
     if password.is_empty() {
         return Err(Malformed::NoPassword);
-    }
-    if !authorization_id.is_empty() && authorization_id != name {
-        return Err(Malformed::Another);
     }
     Ok(Message {
         authorization_id,
@@ -80,18 +83,20 @@ mod tests {
         assert_eq!((&*message.name, &*message.authorization_id), ("alice", ""));
         assert!(message.password.is(b"secret"));
         for (bytes, why) in [
-            (b"".as_slice(), Malformed::Tokens),
-            (b"alice", Malformed::Tokens),
-            (b"\0alice", Malformed::Tokens),
-            (b"\0alice\0secret\0", Malformed::Tokens),
+            (b"".as_slice(), Malformed::Tokens(1)),
+            (b"alice", Malformed::Tokens(1)),
+            (b"\0alice", Malformed::Tokens(2)),
+            (b"\0alice\0secret\0", Malformed::Tokens(4)),
+            (b"\0\0\0\0\0\0", Malformed::Tokens(4)),
             (b"\0\0secret", Malformed::NoName),
             (b"\0alice\0", Malformed::NoPassword),
-            (b"bob\0alice\0secret", Malformed::Another),
             (b"\0\xff\0secret", Malformed::Text),
             (b"\0alice\0\xff", Malformed::Text),
         ] {
             assert_eq!(read(bytes).map(|_| ()), Err(why), "{bytes:?}");
         }
-        assert!(read(b"alice\0alice\0secret").is_ok());
+        let is_for_another = |bytes: &[u8]| read(bytes).map(|message| message.is_for_another());
+        assert_eq!(is_for_another(b"alice\0alice\0secret"), Ok(false));
+        assert_eq!(is_for_another(b"bob\0alice\0secret"), Ok(true));
     }
 }

@@ -36,7 +36,7 @@ impl Fakes {
     }
 
     /// A credential that no password fits.
-    fn credential(&self, hash: Hash, name: &str) -> Credential {
+    pub(in crate::login) fn credential(&self, hash: Hash, name: &str) -> Credential {
         let bytes = Hash::Sha512.hmac(self.0.expose(), name.as_bytes());
         let (mut salt, mut key) = ([0; super::NONCE_RANDOM_BYTES], hash.digest(&bytes));
         salt.copy_from_slice(&bytes[..super::NONCE_RANDOM_BYTES]);
