@@ -4,6 +4,7 @@
 //! them. The order of the rules and the words of the mechanisms are those of Apache Kafka, because they are its interface.
 
 pub mod authorize;
+pub mod jaas;
 pub mod login;
 mod principal;
 mod secret;
