@@ -14,8 +14,10 @@ pub const ANONYMOUS: &str = "ANONYMOUS";
 /// A type and a name, `User:alice`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal {
-    kind: Arc<str>,
-    name: Arc<str>,
+    /// Both, with a colon between.
+    text: Arc<str>,
+    /// Bytes of the type.
+    kind: usize,
 }
 
 /// The text has no colon, or nothing in front of it.
@@ -27,8 +29,8 @@ impl Principal {
     #[must_use]
     pub fn new(kind: &str, name: &str) -> Principal {
         Principal {
-            kind: kind.into(),
-            name: name.into(),
+            text: format!("{kind}:{name}").into(),
+            kind: kind.len(),
         }
     }
 
@@ -49,30 +51,35 @@ impl Principal {
 
     #[must_use]
     pub fn kind(&self) -> &str {
-        &self.kind
+        &self.text[..self.kind]
     }
 
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.text[self.kind + 1..]
     }
 
     #[must_use]
     pub fn is_node(&self) -> bool {
-        *self.kind == *NODE
+        self.kind() == NODE
+    }
+
+    /// The text of this principal in rules and settings; `None` if it cannot be written so that it is read as the same.
+    #[must_use]
+    pub(crate) fn text(&self) -> Option<&str> {
+        (!self.kind().contains(':')).then_some(&self.text)
     }
 
     /// True if this is what a rule or a setting writes as `text`. Does not allocate.
     #[must_use]
     pub fn is(&self, text: &str) -> bool {
-        let (kind, name) = text.split_once(':').unwrap_or_default();
-        *self.kind == *kind && *self.name == *name
+        self.text() == Some(text)
     }
 }
 
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind, self.name)
+        f.write_str(&self.text)
     }
 }
 
@@ -105,5 +112,9 @@ mod tests {
             assert_eq!(text.parse::<Principal>(), Err(NoPrincipal));
         }
         assert!(Principal::node(3).is_node() && !Principal::user("3").is_node());
+        let odd = Principal::new("Node:3", "x");
+        assert_eq!((odd.kind(), odd.name()), ("Node:3", "x"));
+        assert!(!odd.is_node() && !odd.is("Node:3:x"));
+        assert_ne!(odd, Principal::new("Node", "3:x"));
     }
 }

@@ -1,7 +1,14 @@
 //! Rules: what a principal may do (KIP-11, KIP-290), by the order of Kafka's `StandardAuthorizer`.
 
+mod explain;
+mod hash;
+mod operations;
+mod remembered;
 mod rules;
 
+pub use explain::{Change, Explanation, Lost};
+pub use operations::Operations;
+pub use remembered::{REMEMBERED_MAX, Remembered};
 pub use rules::{Rules, Verdict, Why};
 
 /// With the numbers of the protocol.

@@ -236,32 +236,221 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     )
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+/// Some rules, of which some are removed again.
+#[derive(Clone, Debug)]
+struct Case {
+    all: Vec<Rule>,
+    gone: Vec<Rule>,
+    name: &'static str,
+    asked: Operation,
+    allows_if_no_rule: bool,
+}
 
-    #[test]
-    fn the_index_decides_as_a_plain_list_does(
-        mut all in prop::collection::vec(any_rule(), 0..12),
-        gone in prop::collection::vec(any_rule(), 0..4),
-        name in prop::sample::select(vec!["a", "ab", "abcd", "b", "üx", "*", "hardcode", "c"]),
-        asked in prop::sample::select(Operation::EVERY[1..].to_vec()),
-    ) {
-        let mut rules = rules(&all);
-        // Some of those that are there, and some that are not.
-        for rule in gone.iter().chain(all.clone().iter().take(2)) {
-            rules.remove(rule);
-            all.retain(|known| known != rule);
-        }
-        for principal in ["alice", "bob", "carol"].map(Principal::user) {
-            for host in [HERE, THERE] {
-                for kind in [Kind::Topic, Kind::Group, Kind::Cluster] {
-                    let resource = (kind, name);
-                    let decided = rules.decide((&principal, host), asked, resource);
-                    let expected = plainly(&all, (&principal, host), asked, resource);
-                    prop_assert_eq!(decided.is_allowed, expected.unwrap_or(false));
-                    prop_assert_eq!(decided.why == Why::NoRule, expected.is_none());
+fn any_case() -> impl Strategy<Value = Case> {
+    let all = prop::collection::vec(any_rule(), 0..12);
+    let gone = prop::collection::vec(any_rule(), 0..4);
+    let names = vec!["a", "ab", "abcd", "b", "üx", "*", "hardcode", "c"];
+    let name = prop::sample::select(names);
+    let asked = prop::sample::select(Operation::EVERY[1..].to_vec());
+    let parts = (all, gone, name, asked, any::<bool>());
+    parts.prop_map(|(all, gone, name, asked, allows_if_no_rule)| Case {
+        all,
+        gone,
+        name,
+        asked,
+        allows_if_no_rule,
+    })
+}
+
+/// The index, memory and explanation against a plain list.
+fn check(case: Case) -> Result<(), TestCaseError> {
+    let Case {
+        mut all,
+        gone,
+        name,
+        asked,
+        allows_if_no_rule,
+    } = case;
+    let mut rules = Rules::new(BTreeSet::new(), allows_if_no_rule);
+    all.iter().for_each(|rule| rules.add(rule.clone()));
+    // Some of those that are there, and some that are not.
+    for rule in gone.iter().chain(all.clone().iter().take(2)) {
+        rules.remove(rule);
+        all.retain(|known| known != rule);
+    }
+    for principal in ["alice", "bob", "carol"].map(Principal::user) {
+        for host in [HERE, THERE] {
+            let mut remembered = Remembered::default();
+            for kind in [Kind::Topic, Kind::Group, Kind::Cluster] {
+                let (who, resource) = ((&principal, host), (kind, name));
+                let decided = rules.decide(who, asked, resource);
+                let expected = plainly(&all, who, asked, resource);
+                let is_allowed = expected.unwrap_or(allows_if_no_rule);
+                prop_assert_eq!(decided.is_allowed, is_allowed);
+                prop_assert_eq!(decided.why == Why::NoRule, expected.is_none());
+                for operation in Operation::EVERY {
+                    let decided = rules.decide(who, operation, resource).is_allowed;
+                    prop_assert_eq!(rules.allowed(who, resource).has(operation), decided);
+                    for _ in 0..2 {
+                        let may = remembered.allows((&rules, 1), who, operation, resource);
+                        prop_assert_eq!(may, decided);
+                    }
                 }
+                explained(&all, &rules, who, asked, resource)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Each rule that names the resource is told of, and the change turns the answer.
+fn explained(
+    all: &[Rule],
+    rules: &Rules,
+    who: (&Principal, IpAddr),
+    asked: Operation,
+    (kind, name): (Kind, &str),
+) -> Result<(), TestCaseError> {
+    let explained = rules.explain(who, asked, (kind, name));
+    let is_allowed = explained.verdict.is_allowed;
+    let mut told: Vec<&Rule> = explained.lost.iter().map(|(rule, _)| *rule).collect();
+    if let Why::Rule(rule) = explained.verdict.why {
+        told.push(rule);
+    }
+    let names = |rule: &&Rule| match rule.pattern {
+        Literal => rule.name == name || rule.name == "*",
+        Prefixed => name.starts_with(&rule.name),
+    };
+    let naming = all.iter().filter(|rule| rule.kind == kind).filter(names);
+    let (told, naming): (BTreeSet<&Rule>, BTreeSet<&Rule>) =
+        (told.into_iter().collect(), naming.collect());
+    prop_assert_eq!(told, naming);
+    let Change::Rules { remove, add } = explained.change else {
+        return Err(TestCaseError::fail("a user is changed by rules"));
+    };
+    prop_assert!(!remove.is_empty() || add.is_some());
+    let mut after = rules.clone();
+    remove.iter().for_each(|rule| after.remove(rule));
+    add.into_iter().for_each(|rule| after.add(rule));
+    prop_assert_ne!(
+        after.decide(who, asked, (kind, name)).is_allowed,
+        is_allowed
+    );
+    Ok(())
+}
+
+fn run(cases: u32) {
+    let config = ProptestConfig::with_cases(cases);
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let ran = runner.run(&any_case(), check);
+    ran.unwrap_or_else(|why| panic!("{why}"));
+}
+
+#[test]
+fn the_index_decides_as_a_plain_list_does() {
+    run(1_000);
+}
+
+#[test]
+#[ignore = "a minute; run before a release"]
+fn the_index_decides_as_a_plain_list_does_100_000_times() {
+    run(100_000);
+}
+
+#[test]
+fn rules_of_nobody_are_told_of_with_their_grounds() {
+    let alice = Principal::user("alice");
+    let boss = Principal::user("boss");
+    let rules_of = |all: &[Rule]| {
+        let mut rules = Rules::new(BTreeSet::from([boss.clone()]), false);
+        all.iter().for_each(|rule| rules.add(rule.clone()));
+        rules
+    };
+    let allow = rule(Allow, Write, (Prefixed, "or"));
+    let deny = rule(Deny, All, (Literal, "orders"));
+    let of_bob = Rule {
+        principal: "User:bob".to_owned(),
+        ..rule(Allow, Write, (Literal, "*"))
+    };
+    let there = Rule {
+        host: THERE.to_string(),
+        ..rule(Deny, Write, (Literal, "*"))
+    };
+    let reading = rule(Allow, Read, (Literal, "orders"));
+    let rules = rules_of(&[
+        allow.clone(),
+        deny.clone(),
+        of_bob.clone(),
+        there.clone(),
+        reading.clone(),
+    ]);
+    let topic = (Kind::Topic, "orders");
+    let told = rules.explain((&alice, HERE), Write, topic);
+    assert_eq!(told.verdict.why, Why::Rule(&deny));
+    let lost = [
+        (&allow, Lost::Overruled),
+        (&reading, Lost::Operation),
+        (&there, Lost::Host),
+        (&of_bob, Lost::Principal),
+    ];
+    assert_eq!(told.lost, lost);
+    let remove = vec![deny.clone()];
+    assert_eq!(told.change, Change::Rules { remove, add: None });
+
+    let told = rules.explain((&boss, HERE), Write, topic);
+    assert_eq!(told.change, Change::NoSuperUser);
+    assert!(told.lost.iter().all(|(_, lost)| *lost == Lost::Principal));
+    let node = Principal::node(1);
+    assert_eq!(
+        rules.explain((&node, HERE), Write, topic).change,
+        Change::None
+    );
+
+    // A rule where there is none, for those whom nothing allows.
+    let rules = rules_of(&[]);
+    let add = Some(rule(Allow, Write, (Literal, "orders")));
+    let remove = Vec::new();
+    let told = rules.explain((&alice, HERE), Write, topic);
+    assert_eq!(told.change, Change::Rules { remove, add });
+}
+
+#[test]
+fn a_rule_that_names_a_node_is_for_nobody() {
+    let of_node = Rule {
+        principal: "Node:1".to_owned(),
+        ..rule(Allow, All, (Literal, "*"))
+    };
+    let rules = rules(&[of_node]);
+    let node = Principal::node(1);
+    let decided = rules.decide((&node, HERE), Read, (Kind::Topic, "t"));
+    assert!(!decided.is_allowed);
+    assert!(!rules.allows_any((&node, HERE), Read, Kind::Topic));
+}
+
+#[test]
+fn what_is_denied_to_one_of_many_is_denied_to_that_one() {
+    let mut all: Vec<Rule> = (0..100)
+        .map(|number| Rule {
+            principal: format!("User:{number}"),
+            ..rule(Allow, Read, (Literal, "t"))
+        })
+        .collect();
+    all.push(Rule {
+        principal: "User:*".to_owned(),
+        ..rule(Allow, Write, (Literal, "t"))
+    });
+    all.push(Rule {
+        principal: "User:7".to_owned(),
+        ..rule(Deny, Write, (Literal, "t"))
+    });
+    let rules = rules(&all);
+    for (name, read, write) in [("6", true, true), ("7", true, false), ("100", false, true)] {
+        let user = Principal::user(name);
+        let allowed = rules.allowed((&user, HERE), (Kind::Topic, "t"));
+        assert_eq!(
+            (allowed.has(Read), allowed.has(Write)),
+            (read, write),
+            "{name}"
+        );
     }
 }
