@@ -16,6 +16,7 @@ use crate::doors::Doors;
 use crate::layers::{Layers, Machine, Overrides};
 use crate::listener::Listener;
 use crate::log_dirs::{CORDONED, LogDirs};
+use crate::login::Login;
 use crate::memory::{self, Memory};
 use crate::quorum::{Quorum, Roles};
 use crate::settings::{Settings, SettingsError};
@@ -66,6 +67,8 @@ pub struct Broker {
     pub listeners: Vec<Listener>,
     /// By listener name; a listener that is missing here is advertised as it is bound.
     pub advertised: Vec<Listener>,
+    /// How those who connect log in, by listener name; with the controller's.
+    pub logins: Arc<BTreeMap<String, Login>>,
 
     pub network_threads: usize,
     pub request_bytes_max: usize,
@@ -226,6 +229,7 @@ impl Broker {
         }
         let doors = Doors::new(&layers, Roles::new(&layers))?;
         let quorum = Quorum::new(&layers, node_id, &doors)?;
+        let logins = doors.logins_with(&layers, quorum.controller_listener.as_ref())?;
         let queued = layers.number("queued.max.request.bytes").unwrap_or(-1);
         let limit = layers.machine.memory_bytes;
         let queued_bytes_max = (u64::try_from(queued).ok())
@@ -243,6 +247,7 @@ impl Broker {
             quorum,
             listeners: doors.listeners,
             advertised: doors.advertised,
+            logins: Arc::new(logins),
             network_threads: at_most("num.network.threads").max(1),
             request_bytes_max: at_most("socket.request.max.bytes"),
             queued_bytes_max,
@@ -408,7 +413,7 @@ impl Broker {
             ));
         }
         if !security.is_empty() {
-            return Err(ChangeError::Unprotected(security));
+            return Err(ChangeError::AtStart(security));
         }
         let single = names(&|update| update == Update::PerBroker);
         if matches!(level, Level::Cluster { .. }) && !single.is_empty() {
@@ -461,8 +466,8 @@ pub enum ChangeError {
     PerBroker(Vec<String>),
     #[error("These security configs can be dynamically updated only per-listener using the listener prefix: [{}]", .0.join(", "))]
     WithoutListener(Vec<String>),
-    #[error("TLS and SASL are not served in this version, so these settings would protect nothing and are not stored: [{}]", .0.join(", "))]
-    Unprotected(Vec<String>),
+    #[error("Settings of TLS and SASL are read at start in this version, and are not stored in the metadata, where secrets would be in clear: [{}]", .0.join(", "))]
+    AtStart(Vec<String>),
     #[error(transparent)]
     Value(#[from] ValueError),
     #[error("{0}")]
@@ -551,7 +556,7 @@ mod tests {
             ),
             (
                 "listeners=SSL://:1",
-                "listeners: SSL speaks SSL; this version speaks PLAINTEXT only",
+                "listeners: SSL speaks SSL; TLS comes with the next version",
             ),
             (
                 "advertised.listeners=PLAINTEXT://0.0.0.0:1",
@@ -711,7 +716,7 @@ mod tests {
             assert_eq!(
                 says(name, "secret", false),
                 format!(
-                    "TLS and SASL are not served in this version, so these settings would protect nothing and are not stored: [{name}]"
+                    "Settings of TLS and SASL are read at start in this version, and are not stored in the metadata, where secrets would be in clear: [{name}]"
                 )
             );
         }

@@ -1,11 +1,12 @@
 //! The doors of a broker: where it listens, and the addresses that clients are told.
 //!
-//! Owns the rules between the settings of listeners. Refuses protocols that are not built yet, and addresses that lead nowhere.
+//! Owns the rules between the settings of listeners. Refuses addresses that lead nowhere; see [`Login`] for who is let in.
 
 use std::collections::BTreeMap;
 
 use crate::layers::Layers;
 use crate::listener::{self, Listener};
+use crate::login::{Login, Protocol};
 use crate::quorum::Roles;
 use crate::settings::SettingsError;
 use crate::value;
@@ -22,6 +23,8 @@ pub(crate) struct Doors {
     /// Where others find those.
     pub(crate) controllers_advertised: Vec<Listener>,
     protocols: BTreeMap<String, String>,
+    /// By the name of the listener, without that of the controller.
+    pub(crate) logins: BTreeMap<String, Login>,
 }
 
 impl Doors {
@@ -75,11 +78,14 @@ impl Doors {
                 ),
             });
         }
+        let mut logins = BTreeMap::new();
         for listener in &listeners {
             let protocol = protocols
                 .get(&listener.name)
                 .map_or(listener.name.as_str(), String::as_str);
-            speaks_plaintext(&listener.name, protocol)?;
+            let protocol = Protocol::of(&listener.name, protocol)?;
+            let login = Login::new(layers, &listener.name, protocol)?;
+            logins.insert(listener.name.clone(), login);
         }
         for name in [
             "inter.broker.listener.name",
@@ -128,6 +134,7 @@ impl Doors {
                 controllers,
                 controllers_advertised,
                 protocols,
+                logins,
             }),
         }
     }
@@ -137,19 +144,27 @@ impl Doors {
         let Some(door) = self.controllers.first() else {
             return Ok(None);
         };
-        // A controller listener that the protocol map lacks defaults to PLAINTEXT, as in Kafka.
-        let protocol = self.protocols.get(&door.name);
-        speaks_plaintext(&door.name, protocol.map_or("PLAINTEXT", String::as_str))?;
+        self.protocol_of_controller(door)?;
         Ok(Some(door))
     }
-}
 
-fn speaks_plaintext(listener: &str, protocol: &str) -> Result<(), SettingsError> {
-    if protocol == "PLAINTEXT" {
-        return Ok(());
+    fn protocol_of_controller(&self, door: &Listener) -> Result<Protocol, SettingsError> {
+        // A controller listener that the protocol map lacks defaults to PLAINTEXT, as in Kafka.
+        let protocol = self.protocols.get(&door.name);
+        Protocol::of(&door.name, protocol.map_or("PLAINTEXT", String::as_str))
     }
-    Err(SettingsError::Unusable {
-        name: "listeners",
-        reason: format!("{listener} speaks {protocol}; this version speaks PLAINTEXT only"),
-    })
+
+    /// The logins of all doors, and of that of the controller if it is open.
+    pub(crate) fn logins_with(
+        &self,
+        layers: &Layers,
+        controller: Option<&Listener>,
+    ) -> Result<BTreeMap<String, Login>, SettingsError> {
+        let mut logins = self.logins.clone();
+        if let Some(door) = controller {
+            let protocol = self.protocol_of_controller(door)?;
+            logins.insert(door.name.clone(), Login::new(layers, &door.name, protocol)?);
+        }
+        Ok(logins)
+    }
 }

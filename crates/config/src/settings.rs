@@ -46,6 +46,9 @@ pub enum SettingsError {
     Value(#[from] ValueError),
     #[error("{name}: {reason}")]
     Unusable { name: &'static str, reason: String },
+    /// With the prefix of a listener in the name.
+    #[error("{name}: {reason}")]
+    OfListener { name: String, reason: String },
 }
 
 fn did_you_mean(nearest: Option<&str>) -> String {
@@ -106,7 +109,7 @@ impl Warning {
             .collect();
         (!names.is_empty()).then(|| {
             format!(
-                "{} protect nothing in this version: connections are not encrypted, and every client that can connect may do everything",
+                "{} protect nothing in this version: what they steer is not built yet",
                 names.join(", ")
             )
         })
@@ -137,11 +140,26 @@ fn why_idle(name: &str) -> Option<&'static str> {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     values: BTreeMap<String, String>,
     /// Set, and removed in Kafka 4: their values mean nothing.
     removed: BTreeSet<String>,
+}
+
+/// Without the values of secrets, and of settings that nobody here knows the type of.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let is_shown = |name: &str| {
+            let setting = table::broker_setting(name);
+            setting.is_some_and(|setting| setting.kind != table::Kind::Password)
+        };
+        let shown = self.iter().map(|(name, value)| {
+            let value = if is_shown(name) { value } else { "[hidden]" };
+            (name, value)
+        });
+        f.debug_map().entries(shown).finish()
+    }
 }
 
 impl Settings {
@@ -311,6 +329,15 @@ mod tests {
     }
 
     #[test]
+    fn secrets_are_not_shown_to_who_debugs() {
+        let text =
+            "listener.name.a.plain.sasl.jaas.config=hush\nssl.key.password=hush\nnum.partitions=3";
+        let shown = format!("{:?}", read(text, Format::Properties).expect("known"));
+        assert!(!shown.contains("hush"), "{shown}");
+        assert!(shown.contains("\"num.partitions\": \"3\""), "{shown}");
+    }
+
+    #[test]
     fn settings_that_would_protect_a_broker_are_named_as_doing_nothing() {
         let told = |text: &str| {
             let settings = read(text, Format::Properties).expect("known");
@@ -321,9 +348,10 @@ mod tests {
         };
         for name in [
             "ssl.client.auth=required",
-            "listener.name.inside.plain.sasl.jaas.config=x",
+            "listener.name.inside.ssl.key.password=x",
+            "listener.name.inside.gssapi.sasl.jaas.config=x",
             "max.connection.creation.rate=10",
-            "connections.max.reauth.ms=1000",
+            "delegation.token.secret.key=x",
             "create.topic.policy.class.name=org.example.Policy",
         ] {
             let told = told(name);
@@ -399,8 +427,7 @@ mod tests {
                 .as_deref(),
             Some(
                 "3 settings have no effect here: listener.name.a.ssl.key.password, num.io.threads, rsm.config.dir; \
-                 listener.name.a.ssl.key.password protect nothing in this version: connections are not encrypted, and \
-                 every client that can connect may do everything"
+                 listener.name.a.ssl.key.password protect nothing in this version: what they steer is not built yet"
             )
         );
     }

@@ -169,7 +169,7 @@ fn settings_with_which_nodes_could_not_find_each_other_are_refused() {
                 "node.id=1\nlisteners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:9092\n\
                  listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SSL\n{THREE}"
             ),
-            "listeners: CONTROLLER speaks SSL; this version speaks PLAINTEXT only",
+            "listeners: CONTROLLER speaks SSL; TLS comes with the next version",
         ),
     ];
     for (text, words) in cases {

@@ -5,11 +5,11 @@ use super::Setting;
 pub(super) const SETTINGS: &[Setting] = settings! {
     "advertised.listeners" List - Items ReadOnly Works
         "addresses clients are told to connect to; the bound ones when not set";
-    "connection.failed.authentication.delay.ms" Int "100" AtLeast(0) ReadOnly Accepted
-        "wait before a connection that failed authentication is closed";
+    "connection.failed.authentication.delay.ms" Int "100" AtLeast(0) ReadOnly Works
+        "wait before a connection that failed authentication is told so and closed; also with the prefix listener.name.NAME.";
     "connections.max.idle.ms" Long "600000" Any ReadOnly Works "time after which a silent connection is closed";
-    "connections.max.reauth.ms" Long "0" Any ReadOnly Accepted
-        "longest life of a SASL session before it must authenticate again";
+    "connections.max.reauth.ms" Long "0" Any ReadOnly Works
+        "longest life of a SASL session before it must authenticate again, 0 for no end; also with the prefix listener.name.NAME. or listener.name.NAME.MECHANISM.";
     "early.start.listeners" List - Items ReadOnly Meaningless "Listeners open together: there is no authorizer to wait for";
     "fetch.max.bytes" Int "57671680" AtLeast(1024) ReadOnly Works "bytes one fetch answer holds at most";
     "inter.broker.listener.name" String - Any ReadOnly Works

@@ -16,8 +16,10 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "principal.builder.class" Class "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder" Any PerBroker Meaningless
         "Plug-in classes of the JVM cannot be loaded";
     "sasl.client.callback.handler.class" Class - Any ReadOnly Meaningless "Plug-in classes of the JVM cannot be loaded";
-    "sasl.enabled.mechanisms" List "GSSAPI" Items PerBroker Accepted "SASL mechanisms on offer";
-    "sasl.jaas.config" Password - Any PerBroker Accepted "login settings of SASL, in JAAS form";
+    "sasl.enabled.mechanisms" List "GSSAPI" Items PerBroker Works
+        "SASL mechanisms on offer: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN; to be set where a listener speaks SASL_PLAINTEXT, also as listener.name.NAME.sasl.enabled.mechanisms";
+    "sasl.jaas.config" Password - Any PerBroker Works
+        "login settings of SASL, in JAAS form; read as listener.name.NAME.MECHANISM.sasl.jaas.config alone: user_NAME=\"PASSWORD\" lets users in by PLAIN, beside those of the cluster";
     "sasl.kerberos.kinit.cmd" String "/usr/bin/kinit" Any PerBroker Meaningless
         "Tickets are not renewed by running a command";
     "sasl.kerberos.min.time.before.relogin" Long "60000" Any PerBroker Accepted "pause between two Kerberos logins";
@@ -83,7 +85,8 @@ pub(super) const SETTINGS: &[Setting] = settings! {
     "sasl.oauthbearer.sub.claim.name" String "sub" Any ReadOnly Accepted "claim that holds the subject";
     "sasl.oauthbearer.token.endpoint.url" String - Any ReadOnly Accepted "where tokens come from";
     "sasl.server.callback.handler.class" Class - Any ReadOnly Meaningless "Plug-in classes of the JVM cannot be loaded";
-    "sasl.server.max.receive.size" Int "524288" Any ReadOnly Accepted "largest request before authentication has ended";
+    "sasl.server.max.receive.size" Int "65536" AtLeast(1024) ReadOnly Works
+        "largest request before authentication has ended; 524288 in Kafka; also with the prefix listener.name.NAME.";
     "security.providers" String - Any ReadOnly Meaningless "Plug-in classes of the JVM cannot be loaded";
     "ssl.allow.dn.changes" Boolean "false" Any ReadOnly Accepted "a reloaded certificate may have another subject";
     "ssl.allow.san.changes" Boolean "false" Any ReadOnly Accepted "a reloaded certificate may have other alternative names";
