@@ -26,8 +26,8 @@ fn topic(number: usize) -> String {
 
 fn rule(number: usize) -> Rule {
     let (pattern, name) = match number {
-        _ if number % 100 == 0 => (Pattern::Literal, "*".to_owned()),
-        _ if number % 4 == 0 => {
+        _ if number.is_multiple_of(100) => (Pattern::Literal, "*".to_owned()),
+        _ if number.is_multiple_of(4) => {
             let mut name = topic(number);
             // Prefixes of 17 lengths.
             name.truncate(4 + number / 4 % 17);
