@@ -1,6 +1,7 @@
 //! The cost of a question to the authorizer: `cargo run --release -p security --example questions`.
 //!
-//! 20,000 rules, of which a quarter are prefixed and 200 are about `*`; 512 topics of 1,000 users. Prints the median of 21 rounds.
+//! 20,000 rules, of which a quarter are prefixed and 200 are about `*`; 512 topics of 1,000 users. Prints the best of 41 rounds, since other work on the machine only
+//! ever adds to them.
 
 #![allow(
     clippy::disallowed_methods,
@@ -17,7 +18,7 @@ use security::authorize::{Kind, Operation, Pattern, Permission, Remembered, Rule
 
 const RULES: usize = 20_000;
 const TOPICS: usize = 512;
-const ROUNDS: usize = 21;
+const ROUNDS: usize = 41;
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn topic(number: usize) -> String {
@@ -28,9 +29,9 @@ fn rule(number: usize) -> Rule {
     let (pattern, name) = match number {
         _ if number.is_multiple_of(100) => (Pattern::Literal, "*".to_owned()),
         _ if number.is_multiple_of(4) => {
-            let mut name = topic(number);
-            // Prefixes of 17 lengths.
-            name.truncate(4 + number / 4 % 17);
+            // Of 17 lengths and more, most of them of other teams.
+            let mut name = format!("team-{}.{:017}", number % 2_000, number);
+            name.truncate(8 + number / 4 % 17);
             (Pattern::Prefixed, name)
         }
         _ => (Pattern::Literal, topic(number % 5_000)),
@@ -47,20 +48,17 @@ fn rule(number: usize) -> Rule {
 }
 
 /// Nanoseconds of one question.
-fn median(mut ask: impl FnMut(&str) -> bool, names: &[String]) -> u128 {
-    let mut rounds: Vec<u128> = (0..ROUNDS)
-        .map(|_| {
-            let begin = Instant::now();
-            for _ in 0..20 {
-                for name in names {
-                    black_box(ask(black_box(name)));
-                }
+fn best(mut ask: impl FnMut(&str) -> bool, names: &[String]) -> u128 {
+    let rounds = (0..ROUNDS).map(|_| {
+        let begin = Instant::now();
+        for _ in 0..20 {
+            for name in names {
+                black_box(ask(black_box(name)));
             }
-            begin.elapsed().as_nanos() / (20 * names.len() as u128)
-        })
-        .collect();
-    rounds.sort_unstable();
-    rounds[ROUNDS / 2]
+        }
+        begin.elapsed().as_nanos() / (20 * names.len() as u128)
+    });
+    rounds.min().unwrap_or_default()
 }
 
 fn main() {
@@ -77,10 +75,10 @@ fn main() {
     let decide = |name: &str| rules.decide(who, write, (Kind::Topic, name)).is_allowed;
     let all = |name: &str| rules.allowed(who, (Kind::Topic, name)).has(write);
     let known = |name: &str| remembered.allows((&rules, 1), who, write, (Kind::Topic, name));
-    println!("remembered            {:>5} ns", median(known, &names));
-    println!("one operation         {:>5} ns", median(decide, &names));
-    println!("all operations        {:>5} ns", median(all, &names));
-    println!("a name without rules  {:>5} ns", median(decide, &strange));
+    println!("remembered            {:>5} ns", best(known, &names));
+    println!("one operation         {:>5} ns", best(decide, &names));
+    println!("all operations        {:>5} ns", best(all, &names));
+    println!("a name without rules  {:>5} ns", best(decide, &strange));
     let any = |_: &str| rules.allows_any(who, Operation::Delete, Kind::Topic);
-    println!("any topic             {:>5} ns", median(any, &names[..4]));
+    println!("any topic             {:>5} ns", best(any, &names[..4]));
 }
