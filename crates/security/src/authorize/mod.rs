@@ -2,11 +2,13 @@
 
 mod explain;
 mod hash;
+mod host;
 mod operations;
 mod remembered;
 mod rules;
 
 pub use explain::{Change, Explanation, Lost};
+pub use host::{Network, NoNetwork};
 pub use operations::Operations;
 pub use remembered::{REMEMBERED_MAX, Remembered};
 pub use rules::{Rules, Verdict, Why};
@@ -119,7 +121,7 @@ pub struct Rule {
     pub pattern: Pattern,
     /// `User:alice`, or `User:*` for everybody.
     pub principal: String,
-    /// An address, or `*`.
+    /// An address, a network such as `10.0.0.0/8`, or `*`.
     pub host: String,
     pub operation: Operation,
     pub permission: Permission,

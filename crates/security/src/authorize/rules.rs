@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::hash::Map;
+use super::host::Host;
 use super::{Kind, Operation, Operations, Pattern, Permission, Rule};
 use crate::principal::Principal;
 
-/// Any name, any host, and with a type in front any principal.
+/// Any name, and with a type in front any principal.
 const ANY: &str = "*";
 const ANY_USER: &str = "User:*";
 /// The name that Kafka asks about first where any topic would do.
@@ -24,15 +25,6 @@ pub(super) struct Entry {
     host: Host,
     /// What it allows or denies.
     covers: Operations,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Host {
-    Any,
-    /// Compared as an address: `::1` has several spellings (D1).
-    One(IpAddr),
-    /// No address: it matches nobody, and yet names the resource.
-    Nobody,
 }
 
 /// The rules about one name.
@@ -394,26 +386,17 @@ impl OfName {
 
 impl Entry {
     fn new(rule: Rule) -> Entry {
-        let host = match &*rule.host {
-            ANY => Host::Any,
-            address => address
-                .parse()
-                .map_or(Host::Nobody, |ip: IpAddr| Host::One(ip.to_canonical())),
-        };
         Entry {
             covers: Operations::of(rule.permission, rule.operation),
-            host,
+            host: Host::of(&rule.host),
             rule,
         }
     }
 
     /// True if the rule is for those who come from `host`, a canonical address.
     pub(super) fn is_at(&self, host: IpAddr) -> bool {
-        match self.host {
-            Host::Any => true,
-            Host::One(address) => address == host,
-            Host::Nobody => false,
-        }
+        self.host.has(host)
+    }
     }
 
     /// True if the rule is for `principal`.
