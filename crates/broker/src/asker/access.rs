@@ -127,6 +127,7 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
         ApiKey::ElectLeaders
         | ApiKey::CreateAcls
         | ApiKey::DeleteAcls
+        | ApiKey::AlterUserScramCredentials
         | ApiKey::AlterPartitionReassignments
         | ApiKey::AlterReplicaLogDirs
         | ApiKey::UnregisterBroker

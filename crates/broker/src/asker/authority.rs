@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use meta::Image;
 use meta::delta::Changed;
@@ -18,21 +19,33 @@ const ALLOW: i8 = 3;
 /// Decides what principals may do. A broker without an authorizer has none, and asks nobody.
 pub(crate) struct Authority {
     rules: RwLock<Rules>,
+    /// Changes so far. Moves while `rules` are held, after they changed.
+    generation: AtomicU64,
 }
 
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Authority")
+        write!(f, "Authority of generation {}", self.generation())
     }
 }
 
 impl Authority {
-    /// That of the rules which a test has.
-    #[cfg(test)]
     pub(crate) fn new(rules: Rules) -> Authority {
         Authority {
             rules: RwLock::new(rules),
+            generation: AtomicU64::new(0),
         }
+    }
+
+    /// Another number once other rules are in force: what was decided under this one, and after it was read, may be remembered until
+    /// it moves.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// True if no rule is asked about what this one does.
+    pub(crate) fn is_super_user(&self, principal: &Principal) -> bool {
+        self.rules.read().is_super_user(principal)
     }
 
     /// As the settings and the metadata have it; `None` without an authorizer.
@@ -47,9 +60,7 @@ impl Authority {
             .acls()
             .filter_map(rule)
             .for_each(|rule| rules.add(rule));
-        Some(Authority {
-            rules: RwLock::new(rules),
-        })
+        Some(Authority::new(rules))
     }
 
     /// Takes all changes of a newer image at once: nobody is judged by a part of them.
@@ -66,6 +77,7 @@ impl Authority {
                 rules.add(new);
             }
         }
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// True if `principal`, who comes from `host`, may do this to the resource.

@@ -54,6 +54,14 @@ impl Asker {
         })
     }
 
+    /// False for the login of a super user, unless the asker is one.
+    pub(crate) fn may_change_login_of(&self, user: &str) -> bool {
+        self.authority.as_ref().is_none_or(|authority| {
+            authority.is_super_user(&self.principal)
+                || !authority.is_super_user(&Principal::user(user))
+        })
+    }
+
     pub(crate) fn set_software(&mut self, name: &str, version: &str) {
         let short = |text: &str| text.chars().take(SOFTWARE_CHARS_MAX).collect();
         self.software = Some(Box::new((short(name), short(version))));

@@ -3,11 +3,15 @@
 //! Each says CLUSTER_AUTHORIZATION_FAILED where its schema has a place for it, as Kafka's `getErrorResponse` does: on top, or once
 //! for each part of the request.
 
+use std::collections::BTreeSet;
+
 use wire::messages::alter_replica_log_dirs_response::{
     AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult,
 };
+use wire::messages::alter_user_scram_credentials_response::AlterUserScramCredentialsResult;
 use wire::messages::create_acls_response::AclCreationResult;
 use wire::messages::delete_acls_response::DeleteAclsFilterResult;
+use wire::messages::describe_user_scram_credentials_response::DescribeUserScramCredentialsResult;
 use wire::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use wire::messages::write_txn_markers_response::{
     WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
@@ -52,12 +56,6 @@ pub(super) fn answer(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcom
             )
         }
         ApiKey::DescribeLogDirs => on_top!(DescribeLogDirsRequest, DescribeLogDirsResponse {}),
-        ApiKey::DescribeUserScramCredentials => on_top!(
-            DescribeUserScramCredentialsRequest,
-            DescribeUserScramCredentialsResponse {
-                error_message: message()
-            }
-        ),
         ApiKey::DescribeQuorum => {
             on_top!(
                 DescribeQuorumRequest,
@@ -125,6 +123,8 @@ pub(super) fn answer(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcom
             }
         ),
         ApiKey::ElectLeaders => with(call, reader, elect_leaders),
+        ApiKey::DescribeUserScramCredentials => with(call, reader, describe_user_scram_credentials),
+        ApiKey::AlterUserScramCredentials => with(call, reader, alter_user_scram_credentials),
         ApiKey::CreateAcls => with(call, reader, create_acls),
         ApiKey::DeleteAcls => with(call, reader, delete_acls),
         ApiKey::AlterReplicaLogDirs => with(call, reader, alter_replica_log_dirs),
@@ -152,6 +152,45 @@ fn elect_leaders(call: &mut Call<'_>, request: ElectLeadersRequest) -> Outcome {
         ..Default::default()
     };
     call.reply(ApiKey::ElectLeaders, &response)
+}
+
+/// Once for each user, without a name, and without words: so Kafka has it.
+fn describe_user_scram_credentials(
+    call: &mut Call<'_>,
+    request: DescribeUserScramCredentialsRequest,
+) -> Outcome {
+    let refused = DescribeUserScramCredentialsResult {
+        error_code: CODE,
+        error_message: None,
+        ..Default::default()
+    };
+    let users = request.users.unwrap_or_default();
+    let response = DescribeUserScramCredentialsResponse {
+        error_code: CODE,
+        error_message: None,
+        results: vec![refused; users.len()],
+        ..Default::default()
+    };
+    call.reply(ApiKey::DescribeUserScramCredentials, &response)
+}
+
+fn alter_user_scram_credentials(
+    call: &mut Call<'_>,
+    request: AlterUserScramCredentialsRequest,
+) -> Outcome {
+    let deletions = request.deletions.into_iter().map(|one| one.name);
+    let upsertions = request.upsertions.into_iter().map(|one| one.name);
+    let users: BTreeSet<String> = deletions.chain(upsertions).collect();
+    let refused = |user| AlterUserScramCredentialsResult {
+        user,
+        error_code: CODE,
+        error_message: message(),
+    };
+    let response = AlterUserScramCredentialsResponse {
+        results: users.into_iter().map(refused).collect(),
+        ..Default::default()
+    };
+    call.reply(ApiKey::AlterUserScramCredentials, &response)
 }
 
 fn create_acls(call: &mut Call<'_>, request: CreateAclsRequest) -> Outcome {
@@ -291,6 +330,28 @@ mod tests {
                 }
                 ApiKey::DescribeUserScramCredentials => {
                     on_top!(DescribeUserScramCredentialsRequest);
+                    let user = || describe_user_scram_credentials_request::UserName::default();
+                    let request = DescribeUserScramCredentialsRequest {
+                        users: Some(vec![user(), user()]),
+                    };
+                    refused(key, &request, |answer| answer.results[1].error_code);
+                }
+                ApiKey::AlterUserScramCredentials => {
+                    let deletion = |name: &str| {
+                        alter_user_scram_credentials_request::ScramCredentialDeletion {
+                            name: name.to_owned(),
+                            mechanism: 1,
+                        }
+                    };
+                    let request = AlterUserScramCredentialsRequest {
+                        deletions: ["b", "a", "b"].map(deletion).to_vec(),
+                        ..Default::default()
+                    };
+                    refused(key, &request, |answer| {
+                        let users = answer.results.iter().map(|result| result.user.as_str());
+                        assert_eq!(users.collect::<Vec<_>>(), ["a", "b"]);
+                        answer.results[1].error_code
+                    });
                 }
                 ApiKey::DescribeQuorum => on_top!(DescribeQuorumRequest),
                 ApiKey::ListPartitionReassignments => on_top!(ListPartitionReassignmentsRequest),

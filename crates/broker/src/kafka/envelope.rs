@@ -68,8 +68,12 @@ fn encode(desk: &Desk, to: EnvelopeAddress, data: Option<Bytes>, code: ErrorCode
 
 #[cfg(test)]
 mod tests {
+    use wire::messages::create_acls_request::AclCreation;
     use wire::messages::create_topics_request::CreatableTopic;
-    use wire::messages::{CreateTopicsRequest, CreateTopicsResponse, ResponseHeader};
+    use wire::messages::{
+        CreateAclsRequest, CreateAclsResponse, CreateTopicsRequest, CreateTopicsResponse,
+        DescribeAclsRequest, MetadataRequest, ResponseHeader,
+    };
     use wire::{Message, Reader};
 
     use super::*;
@@ -151,5 +155,75 @@ mod tests {
         assert!(!bench.is_cut_off());
         let image = bench.shard.desk.shared.catalog.image();
         assert!(image.topic("a").is_none());
+    }
+
+    #[test]
+    fn an_envelope_in_an_envelope_and_what_is_no_controller_s_are_refused_unread() {
+        let mut bench = Bench::new();
+        let inner = enveloped("a", Principal::anonymous());
+        let client = SocketAddr::from(([10, 0, 0, 7], 0));
+        let asker = Asker::anonymous(client, client);
+        let nested = envelope::wrapped(&inner, envelope::VERSION, &asker);
+        let metadata = MetadataRequest::default();
+        let not_its_own = envelope::wrapped(&metadata, 12, &asker);
+        let rules = DescribeAclsRequest {
+            resource_type_filter: 1,
+            pattern_type_filter: 1,
+            operation: 1,
+            permission_type: 1,
+            ..DescribeAclsRequest::default()
+        };
+        let answered_anywhere = envelope::wrapped(&rules, 3, &asker);
+        let garbage = envelope::request(Bytes::from_static(b"\0\x13\0"), &asker);
+        for request in [nested, not_its_own, answered_anywhere, garbage] {
+            let request = request.expect("it fits");
+            let refused = (ErrorCode::InvalidRequest.code(), None);
+            assert_eq!(ask(&mut bench, &request), refused);
+        }
+        assert!(!bench.is_cut_off());
+        let image = bench.shard.desk.shared.catalog.image();
+        assert!(image.topic("a").is_none());
+    }
+
+    #[test]
+    fn rules_that_another_broker_brings_are_made_by_its_client_or_not_at_all() {
+        let mut bench = Bench::with(&[
+            (
+                "authorizer.class.name",
+                "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            ),
+            ("super.users", "User:alice"),
+        ]);
+        let client = SocketAddr::from(([10, 0, 0, 7], 0));
+        let rule = AclCreation {
+            resource_type: 2,
+            resource_name: "t".to_owned(),
+            resource_pattern_type: 3,
+            principal: "User:bob".to_owned(),
+            host: "*".to_owned(),
+            operation: 3,
+            permission_type: 3,
+        };
+        let request = CreateAclsRequest {
+            creations: vec![rule],
+        };
+        for (user, code, count) in [("bob", 31, 0), ("alice", 0, 1)] {
+            let asker = Asker {
+                principal: Principal::user(user),
+                ..Asker::anonymous(client, client)
+            };
+            let envelope = envelope::wrapped(&request, 3, &asker).expect("it fits");
+            bench.put(&encoded(&envelope, envelope::VERSION));
+            bench.commit();
+            let answer = bench.answer::<EnvelopeRequest>(envelope::VERSION);
+            let answer = answer.expect("it is durable");
+            let mut reader = Reader::new(answer.response_data.expect("it was looked at"));
+            let header = ApiKey::CreateAcls.response_header_version(3);
+            ResponseHeader::decode(&mut reader, header).expect("a header");
+            let within = CreateAclsResponse::decode(&mut reader, 3).expect("the answer");
+            assert_eq!((answer.error_code, within.results[0].error_code), (0, code));
+            let image = bench.shard.desk.shared.catalog.image();
+            assert_eq!(image.acls().count(), count, "{user}");
+        }
     }
 }

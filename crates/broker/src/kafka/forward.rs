@@ -39,6 +39,9 @@ pub(super) const fn is_for_controller(key: ApiKey) -> bool {
             | ApiKey::DescribeQuorum
             | ApiKey::AddRaftVoter
             | ApiKey::RemoveRaftVoter
+            | ApiKey::CreateAcls
+            | ApiKey::DeleteAcls
+            | ApiKey::AlterUserScramCredentials
     )
 }
 

@@ -402,9 +402,12 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::DescribeClientQuotas => tell(call, key, reader, |request, _| {
             describe_client_quotas::handle(request)
         }),
-        ApiKey::DescribeUserScramCredentials => tell(call, key, reader, |request, _| {
-            describe_user_scram_credentials::handle(request)
-        }),
+        ApiKey::DescribeUserScramCredentials => {
+            tell(call, key, reader, describe_user_scram_credentials::handle)
+        }
+        ApiKey::AlterUserScramCredentials => {
+            with(call, reader, alter_user_scram_credentials::on_alter)
+        }
         ApiKey::UnregisterBroker => with(call, reader, unregister_broker::on_unregister),
         ApiKey::UnregisterController => with(call, reader, unregister_controller::on_unregister),
         ApiKey::DescribeQuorum => with(call, reader, describe_quorum::on_describe_quorum),

@@ -146,6 +146,13 @@ impl Bench {
         }
     }
 
+    /// The client proves another identity.
+    pub(crate) fn become_user(&mut self, name: &str) {
+        let connection = self.shard.connections.get_mut(CONN);
+        let asker = connection.expect("it stays open").asker_mut();
+        Arc::make_mut(asker).principal = Principal::user(name);
+    }
+
     /// The client proves another identity, to a broker whose authorizer has no rules.
     pub(crate) fn become_stranger(&mut self) {
         let connection = self.shard.connections.get_mut(CONN);

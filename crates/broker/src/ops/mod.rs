@@ -8,6 +8,7 @@ pub(crate) mod change;
 pub(crate) mod cluster;
 pub(crate) mod command;
 pub(crate) mod configs;
+pub(crate) mod credentials;
 pub(crate) mod desk;
 pub(crate) mod feed;
 pub(crate) mod fetch;

@@ -1,16 +1,18 @@
 //! Access rules: created, found and deleted (KIP-140, KIP-290).
 //!
-//! A rule that is there already is created once more without a record. A deletion that matches more rules than one request may change is
-//! refused as a whole.
+//! A rule that is there already is created once more without a record. A request that would change more rules than one may
+//! ([`RECORDS_MAX`]) is refused as a whole.
 
 use std::collections::BTreeSet;
 
+use security::authorize::{Kind, Network, NoNetwork, Operation};
 use wire::Uuid;
 use wire::metadata::{AccessControlEntryRecord, RemoveAccessControlEntryRecord};
 
 use super::{RECORDS_MAX, Uuids};
 use crate::image::Image;
 use crate::record::Record;
+use crate::versions::MetadataVersion;
 
 /// Numbers of the protocol that a filter may have and a rule may not.
 const UNKNOWN: i8 = 0;
@@ -43,7 +45,26 @@ pub enum RuleError {
         "Could not parse principal from `{0}` (no colon is present separating the principal type from the principal name)"
     )]
     Principal(String),
+    #[error("Host pattern cannot be null or empty")]
+    NoHost,
+    #[error("CIDR-based ACL host patterns require metadata version {NETWORKS_NAME} or higher.")]
+    NoNetworksYet,
+    #[error("Invalid CIDR notation '{host}': {why}")]
+    Network { host: String, why: NoNetwork },
+    #[error("Unable to perform excessively large batch operation.")]
+    TooManyRules,
 }
+
+impl RuleError {
+    /// True of what Kafka finds before the active controller looks at the rule.
+    fn is_found_first(&self) -> bool {
+        matches!(self, RuleError::Cluster | RuleError::NoName)
+    }
+}
+
+/// The first level with rules about the hosts of a network (KIP-1276). The name is Kafka's.
+const NETWORKS: MetadataVersion = MetadataVersion::V4_4_IV1;
+const NETWORKS_NAME: &str = "4.4-IV1";
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Creation {
@@ -59,10 +80,13 @@ pub fn create_rules(
     rules: &[AccessControlEntryRecord],
     uuids: &mut dyn Uuids,
 ) -> Creation {
-    let mut known: BTreeSet<Key<'_>> = image.acls().map(key).collect();
+    let asked: BTreeSet<Key<'_>> = rules.iter().map(key).collect();
+    let existing = image.acls().map(key);
+    let mut known: BTreeSet<Key<'_>> = existing.filter(|key| asked.contains(key)).collect();
+    let version = image.metadata_version();
     let mut creation = Creation::default();
     for rule in rules {
-        let answer = check(rule);
+        let answer = check(rule, version);
         if answer.is_ok() && known.insert(key(rule)) {
             creation
                 .records
@@ -72,6 +96,14 @@ pub fn create_rules(
                 }));
         }
         creation.answers.push(answer);
+    }
+    if RECORDS_MAX < creation.records.len() {
+        creation.records.clear();
+        for answer in &mut creation.answers {
+            if !answer.as_ref().is_err_and(RuleError::is_found_first) {
+                *answer = Err(RuleError::TooManyRules);
+            }
+        }
     }
     creation
 }
@@ -102,20 +134,21 @@ fn name_of(number: i8) -> &'static str {
     }
 }
 
-fn check(rule: &AccessControlEntryRecord) -> Result<(), RuleError> {
+/// In Kafka's order, which decides what a rule with several faults is told.
+fn check(rule: &AccessControlEntryRecord, version: MetadataVersion) -> Result<(), RuleError> {
     if rule.resource_type == CLUSTER && rule.resource_name != CLUSTER_NAME {
         return Err(RuleError::Cluster);
     }
     if rule.resource_name.is_empty() {
         return Err(RuleError::NoName);
     }
-    if security::authorize::Kind::numbered(rule.resource_type).is_none() {
+    if Kind::numbered(rule.resource_type).is_none() {
         return Err(RuleError::Kind(name_of(rule.resource_type)));
     }
     if ![LITERAL, PREFIXED].contains(&rule.pattern_type) {
         return Err(RuleError::Pattern(name_of(rule.pattern_type)));
     }
-    if security::authorize::Operation::numbered(rule.operation).is_none() {
+    if Operation::numbered(rule.operation).is_none() {
         return Err(RuleError::Operation(name_of(rule.operation)));
     }
     if !PERMISSIONS.contains(&rule.permission_type) {
@@ -124,7 +157,24 @@ fn check(rule: &AccessControlEntryRecord) -> Result<(), RuleError> {
     if !rule.principal.contains(':') {
         return Err(RuleError::Principal(rule.principal.clone()));
     }
-    Ok(())
+    check_host(&rule.host, version)
+}
+
+fn check_host(host: &str, version: MetadataVersion) -> Result<(), RuleError> {
+    if host.is_empty() {
+        return Err(RuleError::NoHost);
+    }
+    if !host.contains('/') {
+        return Ok(());
+    }
+    if version < NETWORKS {
+        return Err(RuleError::NoNetworksYet);
+    }
+    let error = |why| RuleError::Network {
+        host: host.to_owned(),
+        why,
+    };
+    Network::parse(host).map(drop).map_err(error)
 }
 
 /// The rules that are meant: `None` and `ANY` are everything.
@@ -176,18 +226,21 @@ impl Filter {
         }
     }
 
+    /// Numbers that no version of the protocol knows are refused; those that mean any rule are not.
     fn check(&self) -> Result<(), FilterError> {
-        if [self.kind, self.pattern].contains(&UNKNOWN) {
+        let is_kind = self.kind == ANY || Kind::numbered(self.kind).is_some();
+        if !is_kind || ![ANY, MATCH, LITERAL, PREFIXED].contains(&self.pattern) {
             return Err(FilterError::Pattern);
         }
-        if [self.operation, self.permission].contains(&UNKNOWN) {
+        let is_operation = self.operation == ANY || Operation::numbered(self.operation).is_some();
+        if !is_operation || !(self.permission == ANY || PERMISSIONS.contains(&self.permission)) {
             return Err(FilterError::Entry);
         }
         Ok(())
     }
 }
 
-/// The request would change more at once than may be ([`RECORDS_MAX`]).
+/// The request names more rules than one may change ([`RECORDS_MAX`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Cannot remove more than {RECORDS_MAX} acls in a single delete operation.")]
 pub struct TooManyRules;
@@ -199,26 +252,39 @@ pub struct Deletion {
     pub answers: Vec<Result<Vec<AccessControlEntryRecord>, FilterError>>,
 }
 
+/// The rules that the filters mean.
 pub fn delete_rules(image: &Image, filters: &[Filter]) -> Result<Deletion, TooManyRules> {
     let mut deletion = Deletion::default();
     let mut gone: BTreeSet<Uuid> = BTreeSet::new();
     for filter in filters {
-        let answer = filter.check().map(|()| {
-            let matching = image.acls().filter(|rule| filter.is_of(rule));
-            let matching: Vec<AccessControlEntryRecord> = matching.cloned().collect();
-            gone.extend(matching.iter().map(|rule| rule.id));
-            matching
+        deletion.answers.push(match filter.check() {
+            Ok(()) => Ok(matching(image, filter, &mut gone)?),
+            Err(error) => Err(error),
         });
-        if RECORDS_MAX < gone.len() {
-            return Err(TooManyRules);
-        }
-        deletion.answers.push(answer);
     }
     let records = gone.into_iter();
     deletion.records = records
         .map(|id| Record::from(RemoveAccessControlEntryRecord { id }))
         .collect();
     Ok(deletion)
+}
+
+/// Adds the rules that one filter means to those which are `gone`. Once these are as many as may be, Kafka lets no filter mean any
+/// more, not even one of them.
+fn matching(
+    image: &Image,
+    filter: &Filter,
+    gone: &mut BTreeSet<Uuid>,
+) -> Result<Vec<AccessControlEntryRecord>, TooManyRules> {
+    let mut matching = Vec::new();
+    for rule in image.acls().filter(|rule| filter.is_of(rule)) {
+        if RECORDS_MAX <= gone.len() {
+            return Err(TooManyRules);
+        }
+        gone.insert(rule.id);
+        matching.push(rule.clone());
+    }
+    Ok(matching)
 }
 
 #[cfg(test)]
@@ -255,14 +321,13 @@ mod tests {
             Uuid(number.to_be_bytes())
         };
         let records = create_rules(&image, rules, &mut ids).records;
-        let place = crate::image::Place {
-            base: model::Offset(0),
-            epoch: model::LeaderEpoch(1),
-            time: model::Timestamp(0),
-        };
-        let replayed = image.replay(place, &records);
-        replayed.expect("a rule is always taken");
+        replay(&mut image, &records);
         image
+    }
+
+    fn replay(image: &mut Image, records: &[Record]) {
+        let replayed = image.replay(image.next_place(), records);
+        replayed.expect("decided on this image");
     }
 
     #[test]
@@ -288,6 +353,13 @@ mod tests {
             of(|rule| rule.principal = "alice".to_owned()),
             of(|rule| rule.resource_name.clear()),
             of(|rule| rule.resource_type = CLUSTER),
+            of(|rule| rule.host.clear()),
+            of(|rule| rule.host = "10.0.0.0/33".to_owned()),
+            of(|rule| rule.host = "10.0.0.0/8".to_owned()),
+            of(|rule| {
+                rule.resource_type = CLUSTER;
+                rule.resource_name = CLUSTER_NAME.to_owned();
+            }),
             of(|_| {}),
         ];
         let creation = create_rules(&Image::default(), &rules, &mut || Uuid([9; 16]));
@@ -299,10 +371,116 @@ mod tests {
             Err(RuleError::Principal("alice".to_owned())),
             Err(RuleError::NoName),
             Err(RuleError::Cluster),
+            Err(RuleError::NoHost),
+            Err(RuleError::Network {
+                host: "10.0.0.0/33".to_owned(),
+                why: Network::parse("10.0.0.0/33").expect_err("too many bits"),
+            }),
+            Ok(()),
+            Ok(()),
             Ok(()),
         ];
         assert_eq!(creation.answers, expected);
-        assert_eq!(creation.records.len(), 1);
+        assert_eq!(creation.records.len(), 3);
+    }
+
+    #[test]
+    fn refusals_are_in_kafka_s_words() {
+        for (error, words) in [
+            (
+                RuleError::Cluster,
+                "The only valid name for the CLUSTER resource is kafka-cluster",
+            ),
+            (RuleError::NoName, "Invalid empty resource name"),
+            (RuleError::Kind("ANY"), "Invalid resourceType ANY"),
+            (RuleError::Pattern("MATCH"), "Invalid patternType MATCH"),
+            (RuleError::Operation("UNKNOWN"), "Invalid operation UNKNOWN"),
+            (RuleError::Permission("ANY"), "Invalid permissionType ANY"),
+            (
+                RuleError::Principal("alice".to_owned()),
+                "Could not parse principal from `alice` (no colon is present separating the principal type from the principal name)",
+            ),
+            (
+                RuleError::NoNetworksYet,
+                "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.",
+            ),
+        ] {
+            assert_eq!(error.to_string(), words);
+        }
+        assert_eq!(
+            TooManyRules.to_string(),
+            "Cannot remove more than 10000 acls in a single delete operation."
+        );
+    }
+
+    #[test]
+    fn networks_are_for_clusters_whose_nodes_all_know_them() {
+        let mut image = Image::default();
+        let level = wire::metadata::FeatureLevelRecord {
+            name: crate::versions::METADATA_VERSION.to_owned(),
+            feature_level: MetadataVersion::V4_3_IV0.level(),
+        };
+        replay(&mut image, &[level.into()]);
+        let of_network = AccessControlEntryRecord {
+            host: "10.0.0.0/8".to_owned(),
+            ..rule("a", LITERAL)
+        };
+        let creation = create_rules(&image, &[of_network], &mut || Uuid([9; 16]));
+        assert_eq!(creation.answers, [Err(RuleError::NoNetworksYet)]);
+        assert_eq!(NETWORKS.to_string(), NETWORKS_NAME);
+    }
+
+    #[test]
+    fn a_request_for_too_many_rules_creates_none_of_them() {
+        let mut rules: Vec<_> = (0..RECORDS_MAX)
+            .map(|number| rule(&number.to_string(), LITERAL))
+            .collect();
+        rules.push(rule("", LITERAL));
+        rules.push(rule("0", LITERAL));
+        rules.push(rule("a", MATCH));
+        let creation = |rules: &[AccessControlEntryRecord]| {
+            create_rules(&Image::default(), rules, &mut || Uuid([9; 16]))
+        };
+        let most = creation(&rules);
+        assert_eq!(most.records.len(), RECORDS_MAX);
+        let last = [
+            Err(RuleError::NoName),
+            Ok(()),
+            Err(RuleError::Pattern("MATCH")),
+        ];
+        assert_eq!(most.answers[RECORDS_MAX..], last);
+        rules.push(rule("one more", LITERAL));
+        let none = creation(&rules);
+        assert_eq!(none.records, []);
+        let is_refused = |answer: &&Result<(), RuleError>| **answer == Err(RuleError::TooManyRules);
+        assert_eq!(
+            none.answers.iter().filter(is_refused).count(),
+            rules.len() - 1
+        );
+        assert_eq!(none.answers[RECORDS_MAX], Err(RuleError::NoName));
+    }
+
+    #[test]
+    fn a_deletion_of_too_many_rules_deletes_none_of_them() {
+        let all: Vec<_> = (0..RECORDS_MAX)
+            .map(|number| rule(&number.to_string(), LITERAL))
+            .collect();
+        let mut image = image(&all);
+        let most = delete_rules(&image, &[any()]).expect("as many as may be");
+        assert_eq!(most.records.len(), RECORDS_MAX);
+        let first = Filter {
+            name: Some("0".to_owned()),
+            ..any()
+        };
+        assert!(delete_rules(&image, &[first.clone(), any()]).is_ok());
+        // The others may then mean no rule at all, not even one that is gone already.
+        assert_eq!(delete_rules(&image, &[any(), first]), Err(TooManyRules));
+        let one_more = AccessControlEntryRecord {
+            id: Uuid([9; 16]),
+            ..rule("one more", LITERAL)
+        };
+        replay(&mut image, &[one_more.into()]);
+        assert_eq!(delete_rules(&image, &[any()]), Err(TooManyRules));
     }
 
     #[test]
@@ -340,17 +518,75 @@ mod tests {
             name: Some("a".to_owned()),
             ..any()
         };
-        let unknown = Filter {
-            operation: UNKNOWN,
-            ..any()
-        };
-        let deletion = delete_rules(&image, &[any(), named, unknown]).expect("few");
+        let deletion = delete_rules(&image, &[any(), named]).expect("few");
         assert_eq!(deletion.records.len(), 2);
-        let counts: Vec<_> = deletion
-            .answers
-            .iter()
-            .map(|answer| answer.as_ref().map(Vec::len))
+        let names = |answer: &Result<Vec<AccessControlEntryRecord>, FilterError>| {
+            let rules = answer.as_ref().expect("a filter");
+            let names = rules.iter().map(|rule| rule.resource_name.clone());
+            names.collect::<Vec<_>>()
+        };
+        let answers: Vec<_> = deletion.answers.iter().map(names).collect();
+        assert_eq!(answers, [vec!["a", "b"], vec!["a"]]);
+    }
+
+    #[test]
+    fn a_filter_with_a_number_that_nobody_knows_is_refused_alone() {
+        let image = image(&[rule("a", LITERAL)]);
+        let of = |change: fn(&mut Filter)| {
+            let mut filter = any();
+            change(&mut filter);
+            filter
+        };
+        let filters = [
+            of(|filter| filter.kind = UNKNOWN),
+            of(|filter| filter.kind = 8),
+            of(|filter| filter.pattern = 5),
+            of(|filter| filter.operation = 16),
+            of(|filter| filter.permission = -1),
+            any(),
+        ];
+        let deletion = delete_rules(&image, &filters).expect("few");
+        let counts = deletion.answers.into_iter();
+        let counts: Vec<_> = counts
+            .map(|answer| answer.map(|rules| rules.len()))
             .collect();
-        assert_eq!(counts, [Ok(2), Ok(1), Err(&FilterError::Entry)]);
+        let expected = [
+            Err(FilterError::Pattern),
+            Err(FilterError::Pattern),
+            Err(FilterError::Pattern),
+            Err(FilterError::Entry),
+            Err(FilterError::Entry),
+            Ok(1),
+        ];
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn a_filter_without_a_word_means_any_and_one_with_it_that_alone() {
+        let other = AccessControlEntryRecord {
+            principal: "User:bob".to_owned(),
+            host: "10.0.0.1".to_owned(),
+            operation: 4,
+            permission_type: 2,
+            resource_type: 3,
+            ..rule("a", LITERAL)
+        };
+        let image = image(&[rule("a", LITERAL), other]);
+        let count = |change: fn(&mut Filter)| {
+            let mut filter = any();
+            change(&mut filter);
+            image.acls().filter(|rule| filter.is_of(rule)).count()
+        };
+        assert_eq!(count(|_| {}), 2);
+        assert_eq!(count(|filter| filter.kind = 3), 1);
+        assert_eq!(
+            count(|filter| filter.principal = Some("User:bob".to_owned())),
+            1
+        );
+        assert_eq!(count(|filter| filter.host = Some(WILDCARD.to_owned())), 1);
+        assert_eq!(count(|filter| filter.host = Some("10.0.0.2".to_owned())), 0);
+        assert_eq!(count(|filter| filter.operation = 4), 1);
+        assert_eq!(count(|filter| filter.operation = 2), 0);
+        assert_eq!(count(|filter| filter.permission = 2), 1);
     }
 }

@@ -294,11 +294,6 @@ impl Image {
         self.credentials.values().map(Arc::as_ref)
     }
 
-    #[must_use]
-    pub fn credential(&self, of: &Credential) -> Option<&UserScramCredentialRecord> {
-        self.credentials.get(of).map(Arc::as_ref)
-    }
-
     /// Delegation tokens, in the order of their ids.
     pub fn tokens(&self) -> impl Iterator<Item = &DelegationTokenRecord> {
         self.tokens.values().map(Arc::as_ref)

@@ -1,9 +1,13 @@
 //! Quotas, access rules, credentials and tokens: carried as they were written, for others to enforce.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use wire::metadata::ClientQuotaRecord;
+use ::security::Secret;
+use ::security::login::scram;
+use wire::metadata::{ClientQuotaRecord, UserScramCredentialRecord};
 
 use super::Image;
 
@@ -30,7 +34,70 @@ impl Credential {
     }
 }
 
+/// The parts of a [`Credential`], wherever the name lies: nobody copies a name to look one up.
+trait Named {
+    fn parts(&self) -> (i8, &str);
+}
+
+impl Named for Credential {
+    fn parts(&self) -> (i8, &str) {
+        (self.mechanism, &self.user)
+    }
+}
+
+impl Named for (i8, &str) {
+    fn parts(&self) -> (i8, &str) {
+        *self
+    }
+}
+
+impl<'a> Borrow<dyn Named + 'a> for Credential {
+    fn borrow(&self) -> &(dyn Named + 'a) {
+        self
+    }
+}
+
+impl PartialEq for dyn Named + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for dyn Named + '_ {}
+
+impl PartialOrd for dyn Named + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for dyn Named + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
 impl Image {
+    /// The record of a user's credential.
+    #[must_use]
+    pub fn credential(&self, mechanism: i8, user: &str) -> Option<&UserScramCredentialRecord> {
+        let named: &dyn Named = &(mechanism, user);
+        self.credentials.get(named).map(Arc::as_ref)
+    }
+
+    /// What a login checks a user with.
+    #[must_use]
+    pub fn scram(&self, hash: scram::Hash, user: &str) -> Option<scram::Credential> {
+        let record = self.credential(hash.number(), user)?;
+        Some(scram::Credential {
+            hash,
+            salt: record.salt.to_vec(),
+            iterations: record.iterations,
+            stored_key: Secret::new(record.stored_key.to_vec()),
+            server_key: Secret::new(record.server_key.to_vec()),
+        })
+    }
+
     pub(super) fn on_client_quota(&mut self, record: &ClientQuotaRecord) {
         let parts = record.entity.iter();
         let entity: Entity = parts

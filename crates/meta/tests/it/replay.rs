@@ -150,7 +150,7 @@ fn quotas_rules_credentials_and_tokens_are_carried_and_removed() {
             .any(|(_, quotas)| quotas.get("producer_byte_rate") == Some(&6.0))
     );
     assert_eq!(before.acls().count(), 2);
-    let of_a = before.credential(&Credential::new(1, "a"));
+    let of_a = before.credential(1, "a");
     assert_eq!(of_a.map(|one| one.iterations), Some(8192));
     assert_eq!(
         before.token("t1").map(|one| one.expiration_timestamp),

@@ -397,7 +397,6 @@ impl Entry {
     pub(super) fn is_at(&self, host: IpAddr) -> bool {
         self.host.has(host)
     }
-    }
 
     /// True if the rule is for `principal`.
     pub(super) fn is_for(&self, principal: &Principal) -> bool {

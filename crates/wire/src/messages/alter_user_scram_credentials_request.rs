@@ -59,13 +59,25 @@ impl Message for ScramCredentialDeletion {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct ScramCredentialUpsertion {
     pub name: String,
     pub mechanism: i8,
     pub iterations: i32,
     pub salt: Bytes,
     pub salted_password: Bytes,
+}
+
+impl std::fmt::Debug for ScramCredentialUpsertion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScramCredentialUpsertion")
+            .field("name", &self.name)
+            .field("mechanism", &self.mechanism)
+            .field("iterations", &self.iterations)
+            .field("salt", &"[hidden]")
+            .field("salted_password", &"[hidden]")
+            .finish()
+    }
 }
 
 impl Message for ScramCredentialUpsertion {

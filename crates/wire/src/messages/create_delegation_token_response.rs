@@ -5,7 +5,7 @@
 use crate::{DecodeError, EncodeError, Message, Reader, Schema, Writer};
 use bytes::Bytes;
 
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct CreateDelegationTokenResponse {
     pub error_code: i16,
     pub principal_type: String,
@@ -18,6 +18,30 @@ pub struct CreateDelegationTokenResponse {
     pub token_id: String,
     pub hmac: Bytes,
     pub throttle_time_ms: i32,
+}
+
+impl std::fmt::Debug for CreateDelegationTokenResponse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CreateDelegationTokenResponse")
+            .field("error_code", &self.error_code)
+            .field("principal_type", &self.principal_type)
+            .field("principal_name", &self.principal_name)
+            .field(
+                "token_requester_principal_type",
+                &self.token_requester_principal_type,
+            )
+            .field(
+                "token_requester_principal_name",
+                &self.token_requester_principal_name,
+            )
+            .field("issue_timestamp_ms", &self.issue_timestamp_ms)
+            .field("expiry_timestamp_ms", &self.expiry_timestamp_ms)
+            .field("max_timestamp_ms", &self.max_timestamp_ms)
+            .field("token_id", &self.token_id)
+            .field("hmac", &"[hidden]")
+            .field("throttle_time_ms", &self.throttle_time_ms)
+            .finish()
+    }
 }
 
 impl Message for CreateDelegationTokenResponse {

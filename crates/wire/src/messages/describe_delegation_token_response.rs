@@ -44,7 +44,7 @@ impl Message for DescribeDelegationTokenResponse {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct DescribedDelegationToken {
     pub principal_type: String,
     pub principal_name: String,
@@ -56,6 +56,29 @@ pub struct DescribedDelegationToken {
     pub token_id: String,
     pub hmac: Bytes,
     pub renewers: Vec<DescribedDelegationTokenRenewer>,
+}
+
+impl std::fmt::Debug for DescribedDelegationToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DescribedDelegationToken")
+            .field("principal_type", &self.principal_type)
+            .field("principal_name", &self.principal_name)
+            .field(
+                "token_requester_principal_type",
+                &self.token_requester_principal_type,
+            )
+            .field(
+                "token_requester_principal_name",
+                &self.token_requester_principal_name,
+            )
+            .field("issue_timestamp", &self.issue_timestamp)
+            .field("expiry_timestamp", &self.expiry_timestamp)
+            .field("max_timestamp", &self.max_timestamp)
+            .field("token_id", &self.token_id)
+            .field("hmac", &"[hidden]")
+            .field("renewers", &self.renewers)
+            .finish()
+    }
 }
 
 impl Message for DescribedDelegationToken {

@@ -5,10 +5,19 @@
 use crate::{ApiKey, DecodeError, EncodeError, Message, Reader, Request, Schema, Writer};
 use bytes::Bytes;
 
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct ExpireDelegationTokenRequest {
     pub hmac: Bytes,
     pub expiry_time_period_ms: i64,
+}
+
+impl std::fmt::Debug for ExpireDelegationTokenRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExpireDelegationTokenRequest")
+            .field("hmac", &"[hidden]")
+            .field("expiry_time_period_ms", &self.expiry_time_period_ms)
+            .finish()
+    }
 }
 
 impl Message for ExpireDelegationTokenRequest {

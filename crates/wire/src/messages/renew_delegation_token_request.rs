@@ -5,10 +5,19 @@
 use crate::{ApiKey, DecodeError, EncodeError, Message, Reader, Request, Schema, Writer};
 use bytes::Bytes;
 
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct RenewDelegationTokenRequest {
     pub hmac: Bytes,
     pub renew_period_ms: i64,
+}
+
+impl std::fmt::Debug for RenewDelegationTokenRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RenewDelegationTokenRequest")
+            .field("hmac", &"[hidden]")
+            .field("renew_period_ms", &self.renew_period_ms)
+            .finish()
+    }
 }
 
 impl Message for RenewDelegationTokenRequest {

@@ -5,9 +5,17 @@
 use crate::{ApiKey, DecodeError, EncodeError, Message, Reader, Request, Schema, Writer};
 use bytes::Bytes;
 
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct SaslAuthenticateRequest {
     pub auth_bytes: Bytes,
+}
+
+impl std::fmt::Debug for SaslAuthenticateRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SaslAuthenticateRequest")
+            .field("auth_bytes", &"[hidden]")
+            .finish()
+    }
 }
 
 impl Message for SaslAuthenticateRequest {

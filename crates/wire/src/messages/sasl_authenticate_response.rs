@@ -5,12 +5,23 @@
 use crate::{DecodeError, EncodeError, Message, Reader, Schema, Writer};
 use bytes::Bytes;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct SaslAuthenticateResponse {
     pub error_code: i16,
     pub error_message: Option<String>,
     pub auth_bytes: Bytes,
     pub session_lifetime_ms: i64,
+}
+
+impl std::fmt::Debug for SaslAuthenticateResponse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SaslAuthenticateResponse")
+            .field("error_code", &self.error_code)
+            .field("error_message", &self.error_message)
+            .field("auth_bytes", &"[hidden]")
+            .field("session_lifetime_ms", &self.session_lifetime_ms)
+            .finish()
+    }
 }
 
 impl Default for SaslAuthenticateResponse {

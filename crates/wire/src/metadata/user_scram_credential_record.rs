@@ -5,7 +5,7 @@
 use crate::{DecodeError, EncodeError, Message, Reader, Record, Schema, Writer};
 use bytes::Bytes;
 
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct UserScramCredentialRecord {
     pub name: String,
     pub mechanism: i8,
@@ -13,6 +13,19 @@ pub struct UserScramCredentialRecord {
     pub stored_key: Bytes,
     pub server_key: Bytes,
     pub iterations: i32,
+}
+
+impl std::fmt::Debug for UserScramCredentialRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UserScramCredentialRecord")
+            .field("name", &self.name)
+            .field("mechanism", &self.mechanism)
+            .field("salt", &"[hidden]")
+            .field("stored_key", &"[hidden]")
+            .field("server_key", &"[hidden]")
+            .field("iterations", &self.iterations)
+            .finish()
+    }
 }
 
 impl Message for UserScramCredentialRecord {

@@ -1,33 +1,76 @@
-//! DescribeUserScramCredentials of a broker that knows no users: all of them are none, and each that is named is not there.
-//! Users cannot be made: AlterUserScramCredentials is not served.
+//! DescribeUserScramCredentials: the users who have passwords, and how often these were hashed (KIP-554). Each broker answers from the
+//! metadata that it has.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use meta::Image;
+use security::login::scram::Hash;
 use wire::ErrorCode;
-use wire::messages::describe_user_scram_credentials_response::DescribeUserScramCredentialsResult;
+use wire::messages::describe_user_scram_credentials_response::{
+    CredentialInfo, DescribeUserScramCredentialsResult,
+};
 use wire::messages::{DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse};
 
-/// Each user once, in the order of the request.
+use crate::ops::view::View;
+
+/// Each user once, in the order of the request; all of them where it names none.
 #[must_use]
 pub(crate) fn handle(
     request: &DescribeUserScramCredentialsRequest,
+    view: &View<'_>,
 ) -> DescribeUserScramCredentialsResponse {
     let users = request.users.as_deref().unwrap_or_default();
+    let results = if users.is_empty() {
+        let all = view.image.credentials();
+        let all: BTreeSet<&str> = all.map(|credential| credential.name.as_str()).collect();
+        all.into_iter()
+            .map(|name| described(view.image, name))
+            .collect()
+    } else {
+        named(view.image, users.iter().map(|user| user.name.as_str()))
+    };
+    DescribeUserScramCredentialsResponse {
+        error_message: None,
+        results,
+        ..DescribeUserScramCredentialsResponse::default()
+    }
+}
+
+fn named<'a>(
+    image: &Image,
+    users: impl Iterator<Item = &'a str>,
+) -> Vec<DescribeUserScramCredentialsResult> {
     let mut results: Vec<DescribeUserScramCredentialsResult> = Vec::new();
     let mut places = HashMap::new();
-    for user in users {
-        let name = user.name.as_str();
+    for name in users {
         match places.get(name) {
             Some(place) => results[*place] = twice(name),
             None => {
                 places.insert(name, results.len());
-                results.push(unknown(name));
+                results.push(described(image, name));
             }
         }
     }
-    DescribeUserScramCredentialsResponse {
-        results,
-        ..DescribeUserScramCredentialsResponse::default()
+    results
+}
+
+fn described(image: &Image, name: &str) -> DescribeUserScramCredentialsResult {
+    let info = |hash: Hash| {
+        let credential = image.credential(hash.number(), name)?;
+        Some(CredentialInfo {
+            mechanism: credential.mechanism,
+            iterations: credential.iterations,
+        })
+    };
+    let credential_infos: Vec<_> = Hash::ALL.into_iter().filter_map(info).collect();
+    if credential_infos.is_empty() {
+        return unknown(name);
+    }
+    DescribeUserScramCredentialsResult {
+        user: name.to_owned(),
+        error_message: None,
+        credential_infos,
+        ..DescribeUserScramCredentialsResult::default()
     }
 }
 
@@ -55,34 +98,78 @@ fn refusal(name: &str, code: ErrorCode, words: String) -> DescribeUserScramCrede
 #[cfg(test)]
 mod tests {
     use wire::messages::describe_user_scram_credentials_request::UserName;
+    use wire::metadata::UserScramCredentialRecord;
 
     use super::*;
+    use crate::kafka::api::fixture::Fixture;
 
-    fn told(users: Option<&[&str]>) -> Vec<(String, i16)> {
+    /// Who has a credential of which mechanism, with how many rounds.
+    const CREDENTIALS: [(&str, i8, i32); 3] = [("c", 1, 4096), ("c", 2, 8192), ("b", 2, 16_384)];
+
+    type Told = (String, i16, Vec<(i8, i32)>);
+
+    fn told(users: Option<&[&str]>, credentials: &[(&str, i8, i32)]) -> Vec<Told> {
+        let mut fixture = Fixture::new("");
+        for (name, mechanism, iterations) in credentials {
+            let record = UserScramCredentialRecord {
+                name: (*name).to_owned(),
+                mechanism: *mechanism,
+                iterations: *iterations,
+                ..UserScramCredentialRecord::default()
+            };
+            fixture.replay(&[record.into()]);
+        }
         let named = |name: &&str| UserName {
             name: (*name).to_owned(),
         };
-        let response = handle(&DescribeUserScramCredentialsRequest {
+        let request = DescribeUserScramCredentialsRequest {
             users: users.map(|users| users.iter().map(named).collect()),
-        });
-        assert_eq!(response.error_code, 0);
+        };
+        let response = handle(&request, &fixture.view());
+        assert_eq!((response.error_code, response.error_message), (0, None));
         let results = response.results.into_iter();
         results
-            .map(|result| (result.user, result.error_code))
+            .map(|result| {
+                let infos = result.credential_infos.into_iter();
+                let infos = infos.map(|info| (info.mechanism, info.iterations));
+                (result.user, result.error_code, infos.collect())
+            })
             .collect()
     }
 
-    #[test]
-    fn there_are_no_users() {
-        assert_eq!(told(None), []);
-        assert_eq!(told(Some(&[])), []);
+    fn of(name: &str, code: i16, infos: &[(i8, i32)]) -> Told {
+        (name.to_owned(), code, infos.to_vec())
     }
 
     #[test]
-    fn a_user_that_is_named_is_not_there_and_one_that_is_named_twice_is_refused() {
-        let of = |name: &str, code| (name.to_owned(), code);
-        assert_eq!(told(Some(&["a"])), [of("a", 91)]);
-        assert_eq!(told(Some(&["a", "b", "a"])), [of("a", 92), of("b", 91)]);
-        assert_eq!(told(Some(&["b", "b", "b"])), [of("b", 92)]);
+    fn where_nobody_is_named_all_users_are_told() {
+        for nobody in [None, Some(&[][..])] {
+            assert_eq!(told(nobody, &[]), []);
+            let all = [
+                of("b", 0, &[(2, 16_384)]),
+                of("c", 0, &[(1, 4096), (2, 8192)]),
+            ];
+            assert_eq!(told(nobody, &CREDENTIALS), all);
+        }
+    }
+
+    #[test]
+    fn users_that_are_named_are_told_in_that_order() {
+        let both = told(Some(&["c", "b"]), &CREDENTIALS);
+        let expected = [
+            of("c", 0, &[(1, 4096), (2, 8192)]),
+            of("b", 0, &[(2, 16_384)]),
+        ];
+        assert_eq!(both, expected);
+    }
+
+    #[test]
+    fn a_user_that_is_not_there_and_one_that_is_named_twice_are_refused() {
+        let told = |users: &[&str]| told(Some(users), &CREDENTIALS);
+        assert_eq!(told(&["a"]), [of("a", 91, &[])]);
+        assert_eq!(told(&[""]), [of("", 91, &[])]);
+        let twice = [of("a", 92, &[]), of("c", 0, &[(1, 4096), (2, 8192)])];
+        assert_eq!(told(&["a", "c", "a"]), twice);
+        assert_eq!(told(&["b", "b", "b"]), [of("b", 92, &[])]);
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod alter_configs;
 pub(crate) mod alter_partition;
 pub(crate) mod alter_partition_reassignments;
 pub(crate) mod alter_replica_log_dirs;
+pub(crate) mod alter_user_scram_credentials;
 pub(crate) mod api_versions;
 pub(crate) mod assign_replicas_to_dirs;
 pub(crate) mod broker_heartbeat;
@@ -158,6 +159,7 @@ pub(crate) const TABLE: &[Served] = &[
     served(ApiKey::OffsetDelete, 0, 0),
     served(ApiKey::DescribeClientQuotas, 0, 1),
     served(ApiKey::DescribeUserScramCredentials, 0, 0),
+    served(ApiKey::AlterUserScramCredentials, 0, 0),
     served(ApiKey::DescribeQuorum, 0, 2),
     served(ApiKey::UpdateFeatures, 0, 2),
     served(ApiKey::DescribeCluster, 0, 2),

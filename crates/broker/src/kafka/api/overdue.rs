@@ -7,10 +7,11 @@ use wire::ErrorCode;
 use wire::messages::create_topics_response::CreatableTopicResult;
 use wire::messages::{
     AlterConfigsRequest, AlterConfigsResponse, AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse, CreatePartitionsRequest, CreatePartitionsResponse,
-    CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse,
-    ElectLeadersRequest, ElectLeadersResponse, IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse, UpdateFeaturesRequest, UpdateFeaturesResponse,
+    AlterPartitionReassignmentsResponse, AlterUserScramCredentialsResponse, CreateAclsResponse,
+    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
+    DeleteAclsResponse, DeleteTopicsRequest, DeleteTopicsResponse, ElectLeadersRequest,
+    ElectLeadersResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    UpdateFeaturesRequest, UpdateFeaturesResponse,
 };
 
 const CODE: ErrorCode = ErrorCode::RequestTimedOut;
@@ -87,8 +88,20 @@ overdue_lists!(
     DeleteTopicsResponse.responses,
     CreatePartitionsResponse.results,
     AlterConfigsResponse.responses,
-    IncrementalAlterConfigsResponse.responses
+    IncrementalAlterConfigsResponse.responses,
+    CreateAclsResponse.results,
+    AlterUserScramCredentialsResponse.results
 );
+
+impl Overdue for DeleteAclsResponse {
+    fn time_out(&mut self) {
+        for one in &mut self.filter_results {
+            one.error_code = CODE.code();
+            one.error_message = message();
+            one.matching_acls.clear();
+        }
+    }
+}
 
 impl Overdue for ElectLeadersResponse {
     fn time_out(&mut self) {

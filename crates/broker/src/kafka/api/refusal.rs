@@ -2,6 +2,7 @@
 
 use config::ValueError;
 use meta::ResourceKind;
+use meta::decide::acls::RuleError;
 use meta::decide::alter_configs::AlterError;
 use meta::decide::alter_configs::Named;
 use meta::decide::create_partitions::CreatePartitionsError;
@@ -9,6 +10,7 @@ use meta::decide::create_topics::CreateTopicError;
 use meta::decide::delete_topics::DeleteTopicError;
 use meta::decide::elect_leaders::ElectError;
 use meta::decide::reassign::ReassignError;
+use meta::decide::scram::CredentialError;
 use meta::decide::update_features::UpdateError;
 use wire::ErrorCode;
 
@@ -157,6 +159,38 @@ pub(crate) fn reassign(error: &ReassignError) -> ErrorCode {
             ErrorCode::InvalidReplicaAssignment
         }
         ReassignError::TooManyRecords => ErrorCode::PolicyViolation,
+    }
+}
+
+#[must_use]
+pub(crate) fn create_rule(error: &RuleError) -> ErrorCode {
+    match error {
+        RuleError::Cluster
+        | RuleError::NoName
+        | RuleError::Kind(_)
+        | RuleError::Pattern(_)
+        | RuleError::Operation(_)
+        | RuleError::Permission(_)
+        | RuleError::Principal(_)
+        | RuleError::NoHost
+        | RuleError::Network { .. } => ErrorCode::InvalidRequest,
+        RuleError::NoNetworksYet => ErrorCode::UnsupportedVersion,
+        RuleError::TooManyRules => ErrorCode::PolicyViolation,
+    }
+}
+
+#[must_use]
+pub(crate) fn alter_credential(error: CredentialError) -> ErrorCode {
+    match error {
+        CredentialError::NoName
+        | CredentialError::TooFewIterations
+        | CredentialError::TooManyIterations
+        | CredentialError::Salt => ErrorCode::UnacceptableCredential,
+        CredentialError::UnknownMechanism => ErrorCode::UnsupportedSaslMechanism,
+        CredentialError::Twice => ErrorCode::DuplicateResource,
+        CredentialError::Unknown => ErrorCode::ResourceNotFound,
+        CredentialError::NotYet => ErrorCode::UnsupportedVersion,
+        CredentialError::TooManyRecords => ErrorCode::PolicyViolation,
     }
 }
 

@@ -18,6 +18,7 @@ mod preferred;
 mod reads;
 mod reassign;
 mod repairs;
+mod rules;
 mod silent;
 mod spread;
 mod trims;

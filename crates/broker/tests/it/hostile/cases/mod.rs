@@ -111,6 +111,7 @@ pub(crate) fn requests(key: ApiKey, scene: &Scene) -> Cases {
         ApiKey::SaslHandshake => security::sasl_handshake(),
         ApiKey::SaslAuthenticate => security::sasl_authenticate(),
         ApiKey::DescribeUserScramCredentials => security::describe_user_scram_credentials(),
+        ApiKey::AlterUserScramCredentials => security::alter_user_scram_credentials(),
         ApiKey::DescribeClientQuotas => security::describe_client_quotas(),
         ApiKey::DescribeConfigs => changes::describe_configs(),
         ApiKey::AlterConfigs => changes::alter_configs(),

@@ -2,15 +2,16 @@
 
 use bytes::Bytes;
 use wire::any::AnyRequest::{
-    CreateAcls, CreateDelegationToken, DeleteAcls, DescribeAcls, DescribeClientQuotas,
-    DescribeDelegationToken, DescribeUserScramCredentials, ExpireDelegationToken,
-    RenewDelegationToken, SaslAuthenticate, SaslHandshake,
+    AlterUserScramCredentials, CreateAcls, CreateDelegationToken, DeleteAcls, DescribeAcls,
+    DescribeClientQuotas, DescribeDelegationToken, DescribeUserScramCredentials,
+    ExpireDelegationToken, RenewDelegationToken, SaslAuthenticate, SaslHandshake,
 };
 use wire::messages::*;
 use wire::messages::{
-    create_acls_request as creating, create_delegation_token_request as issuing,
-    delete_acls_request as deleting, describe_client_quotas_request as quotas,
-    describe_delegation_token_request as owners, describe_user_scram_credentials_request as users,
+    alter_user_scram_credentials_request as passwords, create_acls_request as creating,
+    create_delegation_token_request as issuing, delete_acls_request as deleting,
+    describe_client_quotas_request as quotas, describe_delegation_token_request as owners,
+    describe_user_scram_credentials_request as users,
 };
 
 use super::{Cases, names, text};
@@ -185,6 +186,71 @@ pub(super) fn describe_user_scram_credentials() -> Cases {
         ("all", of(None)),
         ("none", of(Some(Vec::new()))),
         ("odd users", of(Some(names()))),
+    ]
+}
+
+pub(super) fn alter_user_scram_credentials() -> Cases {
+    let deletion = |name: &str, mechanism| passwords::ScramCredentialDeletion {
+        name: text(name),
+        mechanism,
+    };
+    let upsertion =
+        |name: &str, mechanism, iterations, salt: usize| passwords::ScramCredentialUpsertion {
+            name: text(name),
+            mechanism,
+            iterations,
+            salt: vec![7; salt].into(),
+            salted_password: Bytes::from_static(b""),
+        };
+    let of = |deletions, upsertions| {
+        AlterUserScramCredentials(AlterUserScramCredentialsRequest {
+            deletions,
+            upsertions,
+        })
+    };
+    let set = |upsertions| of(Vec::new(), upsertions);
+    let rounds = [i32::MIN, -1, 0, 1, 4095, 16_385, 1_000_000_000, i32::MAX];
+    vec![
+        ("nothing", of(Vec::new(), Vec::new())),
+        (
+            "odd users",
+            set(names()
+                .iter()
+                .map(|name| upsertion(name, 1, 4096, 8))
+                .collect()),
+        ),
+        (
+            "deletions",
+            of(
+                names().iter().map(|name| deletion(name, 2)).collect(),
+                Vec::new(),
+            ),
+        ),
+        (
+            "odd mechanisms",
+            set(KINDS
+                .map(|kind| upsertion(&format!("kind {kind}"), kind, 4096, 8))
+                .to_vec()),
+        ),
+        (
+            "odd rounds",
+            set(rounds
+                .map(|count| upsertion(&format!("of {count}"), 1, count, 8))
+                .to_vec()),
+        ),
+        (
+            "odd salts",
+            set([0, 1024, 1025]
+                .map(|salt| upsertion(&format!("{salt}"), 2, 4096, salt))
+                .to_vec()),
+        ),
+        (
+            "both",
+            of(
+                vec![deletion("user", 1)],
+                vec![upsertion("user", 1, 4096, 8)],
+            ),
+        ),
     ]
 }
 
