@@ -7,7 +7,9 @@ use clap::{ArgMatches, Parser, Subcommand};
 
 use crate::arguments::Global;
 use crate::failure::Failure;
-use crate::{bench, clients, cluster, consume, group, inspect, produce, repair, serve, topic, txn};
+use crate::{
+    acl, bench, clients, cluster, consume, group, inspect, produce, repair, serve, topic, txn, user,
+};
 
 /// A durable log that speaks the Kafka protocol.
 #[derive(Debug, Parser)]
@@ -60,6 +62,12 @@ pub(crate) enum Command {
     /// List, describe and abort transactions
     #[command(visible_alias = "transactions")]
     Txn(txn::TxnArgs),
+    /// Add, list and delete users, and change their passwords
+    #[command(visible_alias = "users")]
+    User(user::UserArgs),
+    /// Add, list and delete rules of who may do what
+    #[command(visible_alias = "acls")]
+    Acl(acl::AclArgs),
     /// Show the state of the cluster, compare replicas, and change which nodes vote
     Cluster(cluster::ClusterArgs),
     /// List clients that push their metrics, and show what they pushed last
@@ -113,6 +121,16 @@ mod tests {
             "esker topic delete t u",
             "esker topic trim t --before 10 --partition 0",
             "esker topics list --bootstrap-server h:1",
+            "esker user add alice --allow write,describe:topic:orders-* --allow read:group:billing",
+            "esker user add alice --password-file /dev/fd/3",
+            "esker user list --json",
+            "esker user passwd alice --ask",
+            "esker user delete alice bob --keep-rules",
+            "esker acl add --principal alice --operation Read,Describe --topic orders- --prefixed",
+            "esker acl add --allow-principal User:* --operation all --cluster --deny --allow-host 10.0.0.0/8",
+            "esker acl list --topic orders-1 --match --json",
+            "esker acl delete --principal alice --group billing",
+            "esker acl delete --all",
             "esker client list",
             "esker cluster status --json",
             "esker cluster brokers -b h:1",

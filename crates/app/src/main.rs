@@ -3,6 +3,7 @@
 //! Owns the way from arguments to a verb and from a verb's result to an exit code. Verbs return a [`Failure`] instead of
 //! printing; nothing below `main` ends the process.
 
+mod acl;
 mod allocator;
 mod arguments;
 mod bench;
@@ -12,11 +13,13 @@ mod connect;
 mod consume;
 mod failure;
 mod grammar;
+mod grant;
 mod group;
 mod http;
 mod inspect;
 mod moment;
 mod otlp;
+mod password;
 mod produce;
 mod repair;
 mod serve;
@@ -25,6 +28,7 @@ mod table;
 mod template;
 mod topic;
 mod txn;
+mod user;
 mod window;
 
 use std::process::ExitCode;
@@ -53,6 +57,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Topic(args) => topic::topic(&global, &args),
         Command::Group(args) => group::group(&global, &args),
         Command::Txn(args) => txn::txn(&global, &args),
+        Command::User(args) => user::user(&global, &args),
+        Command::Acl(args) => acl::acl(&global, &args),
         Command::Cluster(args) => cluster::cluster(&global, &args),
         Command::Client(args) => clients::clients(&global, &args),
         Command::Produce(args) => produce::produce(&global, &args),

@@ -17,8 +17,9 @@ mod session;
 pub use admin::{
     ActiveProducer, BrokerInfo, Change, ClusterInfo, Committed, Created, DescribedTransaction,
     Found, GroupInfo, GroupMember, Identity, ListedGroup, ListedTransaction, LogDir, NewTopic,
-    OffsetSpec, Part, PartitionInfo, QuorumInfo, QuorumSight, ReplicaEnds, ReplicaInfo,
-    ReplicaReader, Resource, Setting, SettingSource, Stored, VoterAddress, VoterKey,
+    OffsetSpec, Part, PartitionInfo, PatternFilter, QuorumInfo, QuorumSight, ReplicaEnds,
+    ReplicaInfo, ReplicaReader, Resource, RuleFilter, Setting, SettingSource, Stored, UserInfo,
+    VoterAddress, VoterKey,
 };
 pub use cluster::{Client, Options, Outage, Outages, Partition, Topic};
 pub use connection::Connection;

@@ -50,6 +50,9 @@ func clusterSamples(ctx context.Context, name string) []kmsg.Request {
 	users, stranger := kmsg.NewPtrDescribeUserSCRAMCredentialsRequest(), kmsg.NewDescribeUserSCRAMCredentialsRequestUser()
 	stranger.Name = "nobody"
 	users.Users = append(users.Users, stranger)
+	passwords, unknown := kmsg.NewPtrAlterUserSCRAMCredentialsRequest(), kmsg.NewAlterUserSCRAMCredentialsRequestDeletion()
+	unknown.Name, unknown.Mechanism = "nobody", 1
+	passwords.Deletions = append(passwords.Deletions, unknown)
 	gone := kmsg.NewPtrUnregisterBrokerRequest()
 	gone.BrokerID = 4_711
 	goneController := kmsg.NewPtrUnregisterControllerRequest()
@@ -57,5 +60,5 @@ func clusterSamples(ctx context.Context, name string) []kmsg.Request {
 	return []kmsg.Request{markers, move, elect, assign, list, quorum, kmsg.NewPtrUpdateFeaturesRequest(), create, remove, describe,
 		kmsg.NewPtrCreateDelegationTokenRequest(), kmsg.NewPtrRenewDelegationTokenRequest(), kmsg.NewPtrExpireDelegationTokenRequest(),
 		kmsg.NewPtrDescribeDelegationTokenRequest(), kmsg.NewPtrGetTelemetrySubscriptionsRequest(), kmsg.NewPtrPushTelemetryRequest(),
-		kmsg.NewPtrSASLHandshakeRequest(), kmsg.NewPtrSASLAuthenticateRequest(), quotas, users, gone, goneController}
+		kmsg.NewPtrSASLHandshakeRequest(), kmsg.NewPtrSASLAuthenticateRequest(), quotas, users, passwords, gone, goneController}
 }

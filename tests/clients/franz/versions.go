@@ -288,6 +288,7 @@ var refusals = map[int16]*kerr.Error{
 	kmsg.SASLAuthenticate.Int16():             kerr.IllegalSaslState,
 	kmsg.DescribeACLs.Int16():                 kerr.SecurityDisabled,
 	kmsg.DescribeUserSCRAMCredentials.Int16(): kerr.ResourceNotFound,
+	kmsg.AlterUserSCRAMCredentials.Int16():    kerr.ResourceNotFound,
 	kmsg.UnregisterBroker.Int16():             kerr.BrokerIDNotRegistered,
 	kmsg.UnregisterController.Int16():         kerr.ControllerIDNotRegistered,
 	kmsg.CreateACLs.Int16():                   kerr.SecurityDisabled,

@@ -1,7 +1,8 @@
-//! The questions of an operator: topics, settings, offsets, groups, log directories, transactions.
+//! The questions of an operator: topics, settings, offsets, groups, log directories, transactions, users and their rights.
 //!
 //! Each operation is a method of [`Client`](crate::Client), retried while the cluster says "not now".
 
+mod acls;
 mod configs;
 mod describe;
 mod groups;
@@ -10,7 +11,9 @@ mod quorum;
 mod replicas;
 mod topics;
 mod transactions;
+mod users;
 
+pub use acls::{PatternFilter, RuleFilter};
 pub use configs::{Change, Resource, Setting, SettingSource};
 pub use describe::{ActiveProducer, BrokerInfo, ClusterInfo, Identity, LogDir, Stored};
 pub(crate) use groups::Committer;
@@ -20,3 +23,4 @@ pub use quorum::{QuorumInfo, QuorumSight, ReplicaInfo, VoterAddress, VoterKey};
 pub use replicas::{PartitionInfo, ReplicaEnds, ReplicaReader};
 pub use topics::{Created, NewTopic};
 pub use transactions::{DescribedTransaction, ListedTransaction};
+pub use users::UserInfo;

@@ -15,7 +15,6 @@ use crate::record::Record;
 use crate::versions::MetadataVersion;
 
 /// Numbers of the protocol that a filter may have and a rule may not.
-const UNKNOWN: i8 = 0;
 const ANY: i8 = 1;
 /// Of a pattern: every rule that is about the name.
 const MATCH: i8 = 2;
@@ -290,6 +289,8 @@ fn matching(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const UNKNOWN: i8 = 0;
 
     fn rule(name: &str, pattern_type: i8) -> AccessControlEntryRecord {
         AccessControlEntryRecord {

@@ -257,6 +257,12 @@ mod tests {
             assert_eq!(key.len(), Hash::Sha256.len());
             assert!(!salted.is(key));
         }
+        // Nor does a line of a log, or of a test that fails, show what is kept.
+        let shown = format!("{:?}", records[0]);
+        assert!(shown.contains("alice") && shown.contains("4096"), "{shown}");
+        for key in [&record.salt, &record.stored_key, &record.server_key] {
+            assert!(!shown.contains(&format!("{key:?}")), "{shown}");
+        }
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use ::model::{BrokerId, LeaderEpoch, Offset, Timestamp};
 use meta::record::{decode, encode};
 use meta::{
-    Credential, Delta, Image, MetadataVersion, Place, Record, RecordWriteError, ReplayError, View,
-    WriteError,
+    Delta, Image, MetadataVersion, Place, Record, RecordWriteError, ReplayError, View, WriteError,
 };
 use wire::Uuid;
 use wire::metadata::register_broker_record::BrokerFeature;

@@ -485,12 +485,12 @@ mod tests {
         check(
             ApiKey::DescribeUserScramCredentials,
             fixture,
-            |_: &DescribeUserScramCredentialsRequest, _, _| {
+            |_: &DescribeUserScramCredentialsRequest, _, view| {
                 let user = describe_user_scram_credentials_request::UserName { name: "a".into() };
                 let request = DescribeUserScramCredentialsRequest {
                     users: Some(vec![user]),
                 };
-                describe_user_scram_credentials::handle(&request)
+                describe_user_scram_credentials::handle(&request, view)
             },
         );
         check(
