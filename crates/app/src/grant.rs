@@ -108,7 +108,7 @@ impl Named {
     }
 }
 
-/// What somebody is to be allowed, as `read,write:topic:orders-*` says it.
+/// The rights that somebody is to have, as `read,write:topic:orders-*` says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     operations: Vec<Operation>,

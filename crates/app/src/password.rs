@@ -29,7 +29,7 @@ pub(crate) fn read(path: &Path) -> Result<Secret<Vec<u8>>, Failure> {
     line(io::BufReader::new(file)).map_err(|why| Failure::new(format!("{name}: {why}")))
 }
 
-/// What somebody types, twice.
+/// The same line, typed twice.
 pub(crate) fn ask() -> Result<Secret<Vec<u8>>, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage("--ask needs a terminal")

@@ -85,7 +85,7 @@ impl Image {
         self.credentials.get(named).map(Arc::as_ref)
     }
 
-    /// What a login checks a user with.
+    /// The credential that a login checks a user with.
     #[must_use]
     pub fn scram(&self, hash: scram::Hash, user: &str) -> Option<scram::Credential> {
         let record = self.credential(hash.number(), user)?;

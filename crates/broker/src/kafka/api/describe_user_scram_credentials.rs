@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::kafka::api::fixture::Fixture;
 
-    /// Who has a credential of which mechanism, with how many rounds.
+    /// Credentials of users, each with its mechanism and its rounds.
     const CREDENTIALS: [(&str, i8, i32); 3] = [("c", 1, 4096), ("c", 2, 8192), ("b", 2, 16_384)];
 
     type Told = (String, i16, Vec<(i8, i32)>);
