@@ -22,3 +22,4 @@ mod serving;
 mod status;
 mod topics;
 mod transactions;
+mod users;
