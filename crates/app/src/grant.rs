@@ -117,12 +117,12 @@ pub(crate) struct Grant {
 
 impl Grant {
     /// The rules for a principal from any host.
-    pub(crate) fn rules(&self, principal: &str) -> impl Iterator<Item = Rule> {
-        self.operations.iter().map(|operation| Rule {
+    pub(crate) fn rules(&self, principal: String) -> impl Iterator<Item = Rule> {
+        self.operations.iter().map(move |operation| Rule {
             kind: self.named.kind,
             name: self.named.name.clone(),
             pattern: self.named.pattern,
-            principal: principal.to_owned(),
+            principal: principal.clone(),
             host: ANY.to_owned(),
             operation: *operation,
             permission: Permission::Allow,
@@ -180,7 +180,7 @@ mod tests {
     fn a_grant_says_operations_a_kind_and_a_name() {
         let rules = |text: &str| {
             let grant: Grant = text.parse()?;
-            let rules = grant.rules("User:alice");
+            let rules = grant.rules("User:alice".to_owned());
             let rules = rules.map(|rule| (rule.operation, rule.kind, rule.name, rule.pattern));
             Ok::<_, String>(rules.collect::<Vec<_>>())
         };

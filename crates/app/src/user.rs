@@ -138,7 +138,7 @@ fn add(
     }
     let rules: Vec<Rule> = allow
         .iter()
-        .flat_map(|grant| grant.rules(&principal(user)))
+        .flat_map(|grant| grant.rules(principal(user)))
         .collect();
     if !rules.is_empty() {
         client.create_rules(&rules)?;

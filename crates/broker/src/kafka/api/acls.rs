@@ -174,7 +174,6 @@ fn describe(request: DescribeAclsRequest, image: &Image) -> DescribeAclsResponse
             },
         );
     DescribeAclsResponse {
-        error_message: None,
         resources: resources.collect(),
         ..DescribeAclsResponse::default()
     }
@@ -200,10 +199,7 @@ fn create(
         .collect();
     let creation = acls::create_rules(view.image, &rules, uuids);
     let result = |answer: Result<(), RuleError>| match answer {
-        Ok(()) => AclCreationResult {
-            error_message: None,
-            ..AclCreationResult::default()
-        },
+        Ok(()) => AclCreationResult::default(),
         Err(error) => AclCreationResult {
             error_code: refusal::create_rule(&error).code(),
             error_message: Some(error.to_string()),

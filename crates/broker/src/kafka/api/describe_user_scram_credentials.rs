@@ -30,7 +30,6 @@ pub(crate) fn handle(
         named(view.image, users.iter().map(|user| user.name.as_str()))
     };
     DescribeUserScramCredentialsResponse {
-        error_message: None,
         results,
         ..DescribeUserScramCredentialsResponse::default()
     }
@@ -68,7 +67,6 @@ fn described(image: &Image, name: &str) -> DescribeUserScramCredentialsResult {
     }
     DescribeUserScramCredentialsResult {
         user: name.to_owned(),
-        error_message: None,
         credential_infos,
         ..DescribeUserScramCredentialsResult::default()
     }
@@ -126,7 +124,9 @@ mod tests {
             users: users.map(|users| users.iter().map(named).collect()),
         };
         let response = handle(&request, &fixture.view());
-        assert_eq!((response.error_code, response.error_message), (0, None));
+        // No words, which is not the same as none to Kafka.
+        let no_words = Some(String::new());
+        assert_eq!((response.error_code, response.error_message), (0, no_words));
         let results = response.results.into_iter();
         results
             .map(|result| {
