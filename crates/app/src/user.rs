@@ -161,9 +161,10 @@ fn delete(client: &mut Client, user: &str, keeps_rules: bool) -> Result<(), Fail
     };
     match client.delete_rules(&own) {
         // Without an authorizer there are no rules.
-        Err(client::Error::Refused { code, .. }) if code == wire::ErrorCode::SecurityDisabled => {
-            Ok(())
-        }
+        Err(client::Error::Refused {
+            code: wire::ErrorCode::SecurityDisabled,
+            ..
+        }) => Ok(()),
         other => Ok(other.map(drop)?),
     }
 }

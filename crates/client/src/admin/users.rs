@@ -98,7 +98,10 @@ impl Client {
             let deleted = self.retry(&what, |client| client.alter_user(&what, &request));
             match deleted {
                 // An earlier try did it, and its answer was lost.
-                Err(Error::Refused { code, .. }) if code == ErrorCode::ResourceNotFound => {}
+                Err(Error::Refused {
+                    code: ErrorCode::ResourceNotFound,
+                    ..
+                }) => {}
                 other => other?,
             }
         }
