@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::broker::{Broker, Dir, failure};
 
-/// Whoever does not log in stands above the rules: nobody else is there to make them.
+/// A client that does not log in stands above the rules: nobody else is there to make them.
 const AUTHORIZER: [&str; 4] = [
     "--set",
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",

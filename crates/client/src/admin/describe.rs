@@ -12,7 +12,7 @@ use wire::messages::{DescribeClusterRequest, DescribeLogDirsRequest, DescribePro
 use crate::cluster::{Client, Options, host_port};
 use crate::error::Error;
 
-/// What a door of controllers is asked for (KIP-919).
+/// The kind of node that a door of controllers is asked for (KIP-919).
 const CONTROLLERS: i8 = 2;
 
 /// The node at an address.

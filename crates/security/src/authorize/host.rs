@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a rule names that is about every host.
+/// The host of a rule that is about every host.
 const ANY: &str = "*";
 const V4_BITS: u8 = 32;
 const V6_BITS: u8 = 128;

@@ -79,7 +79,7 @@ pub struct Verdict<'a> {
     pub why: Why<'a>,
 }
 
-/// What decided.
+/// The reason of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why<'a> {
     SuperUser,

@@ -1,3 +1,5 @@
+//! The index of rules, by cases and against a plain list.
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 

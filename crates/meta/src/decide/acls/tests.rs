@@ -1,3 +1,5 @@
+//! Rules that are created and deleted, one by one and too many at once.
+
 use super::*;
 
 const UNKNOWN: i8 = 0;

@@ -1,3 +1,5 @@
+//! Credentials that are set and deleted, and what each user is told.
+
 use super::*;
 
 fn set(user: &str, mechanism: i8, iterations: i32) -> Change {
@@ -124,7 +126,7 @@ fn deletions_count_before_what_is_set() {
         delete("bob", 2),
         set("alice", 2, 1),
     ];
-    // What else is wrong with bob's second change, and with alice's, counts no more.
+    // Other faults of bob's second change, and of alice's, count no more.
     assert_eq!(
         applied(&mut image, &changes),
         [twice("alice"), twice("bob")]

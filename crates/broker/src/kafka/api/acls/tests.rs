@@ -1,3 +1,5 @@
+//! Rules asked for, made and deleted by clients of one broker, and the questions that they decide there.
+
 use wire::Request;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::{CreateTopicsRequest, CreateTopicsResponse};
@@ -296,8 +298,11 @@ fn rules_are_told_by_the_resource_that_they_name() {
         pattern_type_filter,
         ..any_description()
     };
-    assert_eq!(told(&about("a", LITERAL)), [a.clone()]);
-    assert_eq!(told(&about("a", MATCH)), [star.clone(), a, prefix.clone()]);
+    assert_eq!(
+        told(&about("a", MATCH)),
+        [star.clone(), a.clone(), prefix.clone()]
+    );
+    assert_eq!(told(&about("a", LITERAL)), [a]);
     assert_eq!(told(&about("ab", MATCH)), [star, prefix]);
     // Numbers of a later version: no rule has them.
     let later = DescribeAclsRequest {

@@ -1,3 +1,5 @@
+//! Passwords that clients set and delete, and who may.
+
 use security::login::scram::Hash;
 use wire::messages::alter_user_scram_credentials_request::{
     ScramCredentialDeletion, ScramCredentialUpsertion,
