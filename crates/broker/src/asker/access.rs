@@ -1,4 +1,5 @@
-//! Permissions: one table of what each API needs. It is Kafka's (KIP-11 and what came after it). [`Asker::may`] says whether somebody may.
+//! Permissions: one table of what each API needs. It is Kafka's (KIP-11 and what came after it), and `docs/access.md`
+//! is written from it. [`Asker::grant`] says whether somebody may.
 
 use security::authorize::{Kind, Operation};
 use wire::ApiKey;
@@ -12,7 +13,7 @@ use Operation::{
 use super::Asker;
 
 /// The operations that mean something on a kind of resource.
-const fn operations_on(kind: Kind) -> &'static [Operation] {
+pub(super) const fn operations_on(kind: Kind) -> &'static [Operation] {
     match kind {
         Topic => &[
             Read,
@@ -69,29 +70,47 @@ impl<'a> Resource<'a> {
 }
 
 /// Alternatives, any of which is enough.
-type AnyOf = &'static [(Operation, Kind)];
+pub(crate) type AnyOf = &'static [(Operation, Kind)];
 
-/// The needs of the requests of an API: one of each list, where they have to do with such a resource at all. Nothing for an API
-/// that is open to everybody; `None` for one that is not served.
-pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
-    Some(match key {
-        // The operations on the cluster are shown to those who may describe it, and everything else to everybody. Tokens are refused
-        // by the kind of the connection.
+/// Only nodes ask so, or clients that act for the cluster.
+const AS_NODE: &[AnyOf] = &[&[(ClusterAction, Cluster)]];
+const SEES_CLUSTER: &[AnyOf] = &[&[(Describe, Cluster)]];
+const CHANGES_CLUSTER: &[AnyOf] = &[&[(Alter, Cluster)]];
+const READS_GROUP: &[AnyOf] = &[&[(Read, Group)]];
+/// A group and the topics that its members use or commit.
+const SEES_GROUP_AND_TOPICS: &[AnyOf] = &[&[(Describe, Group)], &[(Describe, Topic)]];
+const READS_GROUP_SEES_TOPICS: &[AnyOf] = &[&[(Read, Group)], &[(Describe, Topic)]];
+const READS_GROUP_AND_TOPICS: &[AnyOf] = &[&[(Read, Group)], &[(Read, Topic)]];
+
+/// First version of AddPartitionsToTxn that brokers ask for their clients (KIP-890).
+const VERIFIES_SINCE: i16 = 4;
+
+/// The needs of the requests of an API in one version: one of each list, where they have to do with such a resource at all. Nothing
+/// for an API that is open to everybody. Of all APIs of the protocol, served or not: a new one does not compile before it is here.
+pub(crate) const fn needs(key: ApiKey, version: i16) -> &'static [AnyOf] {
+    match key {
+        // Tokens are refused by the kind of the connection first. The operations on the cluster are shown to those who may describe
+        // it, and the rest of it to everybody; but at a listener for controllers alone DescribeCluster is for those who may alter it.
         ApiKey::ApiVersions
-        | ApiKey::CreateDelegationToken
         | ApiKey::RenewDelegationToken
         | ApiKey::ExpireDelegationToken
-        | ApiKey::DescribeDelegationToken
         | ApiKey::SaslHandshake
         | ApiKey::SaslAuthenticate
         | ApiKey::DescribeCluster
         | ApiKey::GetTelemetrySubscriptions
         | ApiKey::PushTelemetry => &[],
-        ApiKey::Produce => &[&[(Write, Topic)], &[(Write, TransactionalId)]],
+        // Of tokens that are not the asker's own.
+        ApiKey::CreateDelegationToken => &[&[(CreateTokens, User)]],
+        ApiKey::DescribeDelegationToken => {
+            &[&[(Describe, DelegationToken), (DescribeTokens, User)]]
+        }
+
+        // The transactional id where batches are transactional.
+        ApiKey::Produce => &[&[(Write, TransactionalId)], &[(Write, Topic)]],
         // Followers act for the cluster.
         ApiKey::Fetch => &[&[(Read, Topic), (ClusterAction, Cluster)]],
         ApiKey::ListOffsets | ApiKey::DescribeTopicPartitions => &[&[(Describe, Topic)]],
-        ApiKey::OffsetForLeaderEpoch => &[&[(Describe, Topic), (ClusterAction, Cluster)]],
+        ApiKey::OffsetForLeaderEpoch => &[&[(ClusterAction, Cluster), (Describe, Topic)]],
         ApiKey::DeleteRecords => &[&[(Delete, Topic)]],
         ApiKey::DescribeProducers => &[&[(Read, Topic)]],
         // To see a topic; to create it by asking for it.
@@ -103,7 +122,10 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
             &[(DescribeConfigs, Topic)],
         ],
         // A client that may not even describe the topic does not learn that it exists.
-        ApiKey::DeleteTopics => &[&[(Describe, Topic)], &[(Delete, Topic)]],
+        ApiKey::DeleteTopics => &[
+            &[(Delete, Cluster), (Describe, Topic)],
+            &[(Delete, Cluster), (Delete, Topic)],
+        ],
         ApiKey::CreatePartitions => &[&[(Alter, Topic)]],
         // Of brokers, their loggers and client metrics on the cluster.
         ApiKey::DescribeConfigs => &[&[
@@ -111,19 +133,27 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
             (DescribeConfigs, Group),
             (DescribeConfigs, Cluster),
         ]],
-        ApiKey::AlterConfigs | ApiKey::IncrementalAlterConfigs => &[&[
+        ApiKey::AlterConfigs => &[&[
             (AlterConfigs, Topic),
             (AlterConfigs, Group),
             (AlterConfigs, Cluster),
         ]],
+        // The last one for loggers of a controller alone.
+        ApiKey::IncrementalAlterConfigs => &[&[
+            (AlterConfigs, Topic),
+            (AlterConfigs, Group),
+            (AlterConfigs, Cluster),
+            (ClusterAction, Cluster),
+        ]],
         ApiKey::ListConfigResources | ApiKey::DescribeClientQuotas => {
             &[&[(DescribeConfigs, Cluster)]]
         }
+        ApiKey::AlterClientQuotas => &[&[(AlterConfigs, Cluster)]],
         ApiKey::DescribeAcls
         | ApiKey::DescribeLogDirs
         | ApiKey::DescribeUserScramCredentials
         | ApiKey::DescribeQuorum
-        | ApiKey::ListPartitionReassignments => &[&[(Describe, Cluster)]],
+        | ApiKey::ListPartitionReassignments => SEES_CLUSTER,
         ApiKey::ElectLeaders
         | ApiKey::CreateAcls
         | ApiKey::DeleteAcls
@@ -134,34 +164,52 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
         | ApiKey::UnregisterController
         | ApiKey::UpdateFeatures
         | ApiKey::AddRaftVoter
-        | ApiKey::RemoveRaftVoter => &[&[(Alter, Cluster)]],
+        | ApiKey::RemoveRaftVoter => CHANGES_CLUSTER,
 
-        ApiKey::FindCoordinator => &[&[(Describe, Group), (Describe, TransactionalId)]],
-        ApiKey::JoinGroup | ApiKey::SyncGroup | ApiKey::Heartbeat | ApiKey::LeaveGroup => {
-            &[&[(Read, Group)]]
+        // The last one for share partitions.
+        ApiKey::FindCoordinator => &[&[
+            (Describe, Group),
+            (Describe, TransactionalId),
+            (ClusterAction, Cluster),
+        ]],
+        ApiKey::JoinGroup
+        | ApiKey::SyncGroup
+        | ApiKey::Heartbeat
+        | ApiKey::LeaveGroup
+        | ApiKey::StreamsGroupTopologyDescriptionUpdate => READS_GROUP,
+        // Topics that are subscribed to by name; those of a pattern are left out where they are hidden.
+        ApiKey::ConsumerGroupHeartbeat | ApiKey::ShareGroupHeartbeat => READS_GROUP_SEES_TOPICS,
+        ApiKey::StreamsGroupHeartbeat => &[
+            &[(Read, Group)],
+            &[(Describe, Topic)],
+            &[(Create, Cluster), (Create, Topic)],
+        ],
+        ApiKey::OffsetCommit
+        | ApiKey::ShareFetch
+        | ApiKey::ShareAcknowledge
+        | ApiKey::AlterShareGroupOffsets => READS_GROUP_AND_TOPICS,
+        ApiKey::OffsetDelete | ApiKey::DeleteShareGroupOffsets => {
+            &[&[(Delete, Group)], &[(Read, Topic)]]
         }
-        // Topics that are subscribed to by name.
-        ApiKey::ConsumerGroupHeartbeat => &[&[(Read, Group)], &[(Describe, Topic)]],
-        ApiKey::OffsetCommit => &[&[(Read, Group)], &[(Read, Topic)]],
-        ApiKey::OffsetFetch => &[&[(Describe, Group)], &[(Describe, Topic)]],
-        ApiKey::OffsetDelete => &[&[(Delete, Group)], &[(Read, Topic)]],
         ApiKey::DeleteGroups => &[&[(Delete, Group)]],
         ApiKey::DescribeGroups => &[&[(Describe, Group)]],
-        // Topics that members have or subscribe to.
-        ApiKey::ConsumerGroupDescribe => &[&[(Describe, Group)], &[(Describe, Topic)]],
+        ApiKey::OffsetFetch
+        | ApiKey::ConsumerGroupDescribe
+        | ApiKey::ShareGroupDescribe
+        | ApiKey::StreamsGroupDescribe
+        | ApiKey::DescribeShareGroupOffsets => SEES_GROUP_AND_TOPICS,
         ApiKey::ListGroups => &[&[(Describe, Cluster), (Describe, Group)]],
 
-        // Without a transactional id, who may write to any topic is an idempotent producer, too.
+        // Without a transactional id, who may write to any topic is an idempotent producer, too. The right to commit in two phases
+        // is needed where that is asked for.
         ApiKey::InitProducerId => &[
             &[(Write, TransactionalId)],
             &[(TwoPhaseCommit, TransactionalId)],
             &[(IdempotentWrite, Cluster), (Write, Topic)],
         ],
-        // Brokers that ask for their clients act for the cluster.
-        ApiKey::AddPartitionsToTxn => &[
-            &[(Write, TransactionalId), (ClusterAction, Cluster)],
-            &[(Write, Topic), (ClusterAction, Cluster)],
-        ],
+        ApiKey::AddPartitionsToTxn if version < VERIFIES_SINCE => {
+            &[&[(Write, TransactionalId)], &[(Write, Topic)]]
+        }
         ApiKey::AddOffsetsToTxn => &[&[(Write, TransactionalId)], &[(Read, Group)]],
         ApiKey::TxnOffsetCommit => &[
             &[(Write, TransactionalId)],
@@ -172,17 +220,36 @@ pub(crate) const fn needs(key: ApiKey) -> Option<&'static [AnyOf]> {
         ApiKey::WriteTxnMarkers => &[&[(Alter, Cluster), (ClusterAction, Cluster)]],
         ApiKey::DescribeTransactions => &[&[(Describe, TransactionalId)], &[(Describe, Topic)]],
         ApiKey::ListTransactions => &[&[(Describe, TransactionalId)]],
-        _ => return None,
-    })
+
+        ApiKey::AddPartitionsToTxn
+        | ApiKey::Vote
+        | ApiKey::BeginQuorumEpoch
+        | ApiKey::EndQuorumEpoch
+        | ApiKey::FetchSnapshot
+        | ApiKey::UpdateRaftVoter
+        | ApiKey::AlterPartition
+        | ApiKey::BrokerRegistration
+        | ApiKey::BrokerHeartbeat
+        | ApiKey::ControllerRegistration
+        | ApiKey::AllocateProducerIds
+        | ApiKey::AssignReplicasToDirs
+        | ApiKey::Envelope
+        | ApiKey::InitializeShareGroupState
+        | ApiKey::ReadShareGroupState
+        | ApiKey::WriteShareGroupState
+        | ApiKey::DeleteShareGroupState
+        | ApiKey::ReadShareGroupStateSummary => AS_NODE,
+    }
 }
 
-/// True if the asker may send such requests: where the cluster is what they need, they are judged unread. Handlers ask [`Asker::may`]
-/// about resources with names.
-pub(crate) fn admits(asker: &Asker, key: ApiKey) -> bool {
+/// True if the asker may send such requests: where the cluster alone is what they need, they are judged unread. Handlers ask
+/// [`Asker::grant`] about resources with names.
+pub(crate) fn admits(asker: &Asker, key: ApiKey, version: i16) -> bool {
     let on_cluster = |(operation, kind): &(Operation, Kind)| {
         *kind != Cluster || asker.may(*operation, Resource::CLUSTER)
     };
-    needs(key).is_some_and(|needs| needs.iter().all(|any| any.iter().any(on_cluster)))
+    let mut needs = needs(key, version).iter();
+    needs.all(|any| any.iter().any(on_cluster))
 }
 
 /// The operations that the asker may do to the resource, as the bits of KIP-430.
@@ -195,23 +262,32 @@ pub(crate) fn operations(asker: &Asker, resource: Resource<'_>) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::api::TABLE;
+    use crate::kafka::api::{PEERS, Served, TABLE};
 
-    #[test]
-    fn every_api_that_is_served_says_what_it_needs() {
-        for row in TABLE {
-            assert!(needs(row.key).is_some(), "{:?}", row.key);
-        }
-        assert!(needs(ApiKey::BrokerHeartbeat).is_none(), "not served");
+    /// All versions of all APIs.
+    fn all() -> impl Iterator<Item = (ApiKey, i16)> {
+        ApiKey::ALL.into_iter().flat_map(|key| {
+            let versions = key.min_version()..=key.max_version();
+            versions.map(move |version| (key, version))
+        })
     }
 
     #[test]
     fn every_need_is_an_operation_that_its_resource_knows() {
-        for row in TABLE {
-            for (operation, kind) in needs(row.key).into_iter().flatten().copied().flatten() {
+        for (key, version) in all() {
+            for (operation, kind) in needs(key, version).iter().copied().flatten() {
                 let known = operations_on(*kind);
-                assert!(known.contains(operation), "{:?}: {operation:?}", row.key);
+                assert!(known.contains(operation), "{key:?}: {operation:?}");
             }
+        }
+    }
+
+    #[test]
+    fn brokers_that_verify_transactions_act_for_the_cluster_and_clients_for_themselves() {
+        let of = |version| needs(ApiKey::AddPartitionsToTxn, version);
+        assert_eq!((of(3).len(), of(4)), (2, AS_NODE));
+        for row in PEERS {
+            assert_eq!(needs(row.key, row.max), AS_NODE, "{:?}", row.key);
         }
     }
 
@@ -222,8 +298,8 @@ mod tests {
 
     #[test]
     fn nobody_is_sent_away_while_there_is_no_authorizer() {
-        assert!(TABLE.iter().all(|row| admits(&anonymous(), row.key)));
-        assert!(!admits(&anonymous(), ApiKey::BrokerHeartbeat));
+        let admits = |row: &Served| admits(&anonymous(), row.key, row.max);
+        assert!(TABLE.iter().chain(PEERS).all(admits));
     }
 
     #[test]

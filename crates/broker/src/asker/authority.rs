@@ -95,6 +95,20 @@ impl Authority {
         let verdict = rules.decide((principal, host), operation, (kind, name));
         verdict.is_allowed
     }
+
+    /// True if `principal` may do this to at least one resource of the kind.
+    pub(crate) fn allows_any(
+        &self,
+        (principal, host): (&Principal, IpAddr),
+        operation: Operation,
+        kind: Kind,
+    ) -> bool {
+        if principal.is_node() {
+            return (operation, kind) == (Operation::ClusterAction, Kind::Cluster);
+        }
+        let rules = self.rules.read();
+        rules.allows_any((principal, host), operation, kind)
+    }
 }
 
 /// The rule of a record. None of one that no controller writes: it would name no resource.

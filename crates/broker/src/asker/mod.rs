@@ -4,10 +4,11 @@
 
 pub(crate) mod access;
 mod authority;
+mod granted;
 mod login;
 mod origin;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use security::Principal;
@@ -16,6 +17,7 @@ use security::authorize::Operation;
 use self::access::Resource;
 
 pub(crate) use self::authority::Authority;
+pub(crate) use self::granted::Granted;
 pub(crate) use self::login::Login;
 
 pub(crate) use self::origin::Origin;
@@ -49,8 +51,7 @@ impl Asker {
     /// True if the asker may do this to the resource.
     pub(crate) fn may(&self, operation: Operation, resource: Resource<'_>) -> bool {
         self.authority.as_ref().is_none_or(|authority| {
-            let who = (&self.principal, self.peer.ip());
-            authority.allows(who, operation, (resource.kind, resource.name))
+            authority.allows(self.identity(), operation, (resource.kind, resource.name))
         })
     }
 
@@ -62,8 +63,15 @@ impl Asker {
         })
     }
 
+    fn identity(&self) -> (&Principal, IpAddr) {
+        (&self.principal, self.peer.ip())
+    }
+
     pub(crate) fn set_software(&mut self, name: &str, version: &str) {
         let short = |text: &str| text.chars().take(SOFTWARE_CHARS_MAX).collect();
         self.software = Some(Box::new((short(name), short(version))));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,9 @@
 
 use std::collections::BTreeSet;
 
+use wire::messages::alter_partition_reassignments_response::{
+    ReassignablePartitionResponse, ReassignableTopicResponse,
+};
 use wire::messages::alter_replica_log_dirs_response::{
     AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult,
 };
@@ -13,6 +16,9 @@ use wire::messages::create_acls_response::AclCreationResult;
 use wire::messages::delete_acls_response::DeleteAclsFilterResult;
 use wire::messages::describe_user_scram_credentials_response::DescribeUserScramCredentialsResult;
 use wire::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
+use wire::messages::list_partition_reassignments_response::{
+    OngoingPartitionReassignment, OngoingTopicReassignment,
+};
 use wire::messages::write_txn_markers_response::{
     WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
 };
@@ -64,18 +70,11 @@ pub(super) fn answer(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcom
                 }
             )
         }
-        ApiKey::ListPartitionReassignments => on_top!(
-            ListPartitionReassignmentsRequest,
-            ListPartitionReassignmentsResponse {
-                error_message: message()
-            }
-        ),
-        ApiKey::AlterPartitionReassignments => on_top!(
-            AlterPartitionReassignmentsRequest,
-            AlterPartitionReassignmentsResponse {
-                error_message: message()
-            }
-        ),
+        ApiKey::ListPartitionReassignments => with(call, reader, list_reassignments),
+        ApiKey::AlterPartitionReassignments => with(call, reader, alter_reassignments),
+        ApiKey::AddPartitionsToTxn => {
+            on_top!(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse {})
+        }
         ApiKey::UnregisterBroker => on_top!(
             UnregisterBrokerRequest,
             UnregisterBrokerResponse {
@@ -132,6 +131,52 @@ pub(super) fn answer(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcom
         // Every API that needs the cluster alone has an arm.
         _ => Outcome::Close,
     }
+}
+
+/// The partitions that were asked about come back as if nothing moved.
+fn list_reassignments(call: &mut Call<'_>, request: ListPartitionReassignmentsRequest) -> Outcome {
+    let one = |partition_index| OngoingPartitionReassignment {
+        partition_index,
+        ..Default::default()
+    };
+    let topics = request.topics.into_iter().flatten();
+    let topics = topics.map(|topic| OngoingTopicReassignment {
+        name: topic.name,
+        partitions: topic.partition_indexes.into_iter().map(one).collect(),
+    });
+    let response = ListPartitionReassignmentsResponse {
+        error_code: CODE,
+        error_message: message(),
+        topics: topics.collect(),
+        ..Default::default()
+    };
+    call.reply(ApiKey::ListPartitionReassignments, &response)
+}
+
+/// On top, and once more for each partition.
+fn alter_reassignments(
+    call: &mut Call<'_>,
+    request: AlterPartitionReassignmentsRequest,
+) -> Outcome {
+    let one = |partition_index| ReassignablePartitionResponse {
+        partition_index,
+        error_code: CODE,
+        error_message: message(),
+    };
+    let topics = request.topics.into_iter();
+    let topics = topics.map(|topic| ReassignableTopicResponse {
+        name: topic.name,
+        partitions: (topic.partitions.into_iter())
+            .map(|partition| one(partition.partition_index))
+            .collect(),
+    });
+    let response = AlterPartitionReassignmentsResponse {
+        error_code: CODE,
+        error_message: message(),
+        responses: topics.collect(),
+        ..Default::default()
+    };
+    call.reply(ApiKey::AlterPartitionReassignments, &response)
 }
 
 fn elect_leaders(call: &mut Call<'_>, request: ElectLeadersRequest) -> Outcome {
@@ -275,12 +320,21 @@ mod tests {
     use super::*;
     use crate::asker::{Asker, Authority, access};
     use crate::event_loop::bench::{Bench, encoded};
-    use crate::kafka::api::TABLE;
+    use crate::kafka::api::{Served, TABLE};
 
     /// The answer of each version to a stranger, as `code` reads it.
     fn refused<R: Request>(key: ApiKey, request: &R, code: impl Fn(&R::Response) -> i16) {
         let row = TABLE.iter().find(|row| row.key == key).expect("served");
-        for version in row.min..=row.max {
+        refused_from(row.min..=row.max, request, code);
+    }
+
+    fn refused_from<R: Request>(
+        versions: std::ops::RangeInclusive<i16>,
+        request: &R,
+        code: impl Fn(&R::Response) -> i16,
+    ) {
+        let key = R::KEY;
+        for version in versions {
             let mut bench = Bench::new();
             bench.become_stranger();
             bench.put(&encoded(request, version));
@@ -300,8 +354,8 @@ mod tests {
 
     #[test]
     fn a_stranger_is_answered_by_every_api_that_needs_the_cluster() {
-        let needing = TABLE.iter().map(|row| row.key);
-        let needing = needing.filter(|key| !access::admits(&stranger(), *key));
+        let refuses = |row: &&Served| !access::admits(&stranger(), row.key, row.max);
+        let needing = TABLE.iter().filter(refuses).map(|row| row.key);
         for key in needing {
             macro_rules! on_top {
                 ($request:ident) => {
@@ -356,6 +410,16 @@ mod tests {
                 ApiKey::DescribeQuorum => on_top!(DescribeQuorumRequest),
                 ApiKey::ListPartitionReassignments => on_top!(ListPartitionReassignmentsRequest),
                 ApiKey::AlterPartitionReassignments => on_top!(AlterPartitionReassignmentsRequest),
+                // Versions before are of clients.
+                ApiKey::AddPartitionsToTxn => {
+                    let row = TABLE.iter().find(|row| row.key == key);
+                    let newest = row.expect("served").max;
+                    refused_from(
+                        4..=newest,
+                        &AddPartitionsToTxnRequest::default(),
+                        |answer| answer.error_code,
+                    );
+                }
                 ApiKey::UnregisterBroker => on_top!(UnregisterBrokerRequest),
                 ApiKey::UnregisterController => on_top!(UnregisterControllerRequest),
                 ApiKey::UpdateFeatures => on_top!(UpdateFeaturesRequest),

@@ -3,6 +3,7 @@
 //! A parked request keeps its asker, and its decoded form; one that the controller or another step has to answer first is kept as its frame
 //! and decoded again. It goes on as the one that it came from although its connection may be gone.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -83,6 +84,8 @@ pub(crate) struct FeedRequest {
 /// A look-up of offsets, parked or not.
 pub(crate) struct Search {
     pub(crate) request: ListOffsetsRequest,
+    /// Topics that the asker may not see.
+    pub(crate) hidden: HashSet<String>,
     pub(crate) searching: Searching,
 }
 

@@ -105,7 +105,7 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
             }
         };
     };
-    if !access::admits(&call.asker, key) {
+    if !access::admits(&call.asker, key, head.version) {
         return denied::answer(call, key, reader);
     }
     // A controller decides for the clients of others before it serves any itself.
@@ -363,8 +363,8 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
             list_config_resources::handle(request, version, view)
         }),
         ApiKey::CreateTopics => decide(call, key, reader, create_topics::handle),
-        ApiKey::DeleteTopics => decide(call, key, reader, |request, view, _| {
-            delete_topics::handle(request, version, view)
+        ApiKey::DeleteTopics => decide(call, key, reader, |request, view, uuids| {
+            delete_topics::handle(request, version, view, uuids)
         }),
         ApiKey::CreatePartitions => decide(call, key, reader, |request, view, _| {
             create_partitions::handle(request, view)

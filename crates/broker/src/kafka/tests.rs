@@ -1,5 +1,7 @@
 //! How much one request may ask for, and how often for the same.
 
+mod guarded;
+
 use wire::messages::describe_producers_request::TopicRequest;
 use wire::messages::{
     DescribeGroupsRequest, DescribeProducersRequest, DescribeTransactionsRequest,

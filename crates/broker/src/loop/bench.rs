@@ -21,7 +21,8 @@ use wire::records::BatchBuilder;
 use super::shard::Shard;
 use crate::Broker;
 use security::Principal;
-use security::authorize::Rules;
+use security::authorize::{Kind, Operation, Rules};
+use wire::metadata::{AccessControlEntryRecord, RemoveAccessControlEntryRecord};
 
 use crate::asker::{Asker, Authority};
 use crate::mail::inboxes::{Post, Redeemed, ShardId};
@@ -146,11 +147,77 @@ impl Bench {
         }
     }
 
+    /// A broker that asks its rules about everybody but `boss`, who is the client.
+    pub(crate) fn guarded(more: &[(&str, &str)]) -> Bench {
+        let own = [
+            (
+                "authorizer.class.name",
+                "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            ),
+            ("super.users", "User:boss"),
+            ("offsets.topic.num.partitions", "1"),
+            ("transaction.state.log.num.partitions", "1"),
+        ];
+        let all: Vec<(&str, &str)> = own.iter().chain(more).copied().collect();
+        let mut bench = Bench::with(&all);
+        bench.become_user("boss");
+        bench
+    }
+
     /// The client proves another identity.
     pub(crate) fn become_user(&mut self, name: &str) {
         let connection = self.shard.connections.get_mut(CONN);
         let asker = connection.expect("it stays open").asker_mut();
         Arc::make_mut(asker).principal = Principal::user(name);
+    }
+
+    /// The metadata come to have a rule: `alice allow Read Topic t`. A name that ends in a star is a prefix, unless it is one.
+    pub(crate) fn add_rule(&mut self, text: &str) -> wire::Uuid {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [user, permission, operation, kind, name] = words[..] else {
+            panic!("{text}")
+        };
+        let operations = Operation::EVERY.into_iter();
+        let kinds = Kind::EVERY.into_iter();
+        let prefix = name.strip_suffix('*').filter(|prefix| !prefix.is_empty());
+        let id = self.shard.desk.fresh_uuid();
+        let rule = AccessControlEntryRecord {
+            id,
+            resource_type: kinds
+                .filter(|one| format!("{one:?}") == kind)
+                .map(|one| one as i8)
+                .sum(),
+            resource_name: prefix.unwrap_or(name).to_owned(),
+            pattern_type: if prefix.is_some() { 4 } else { 3 },
+            principal: format!("User:{user}"),
+            host: "*".to_owned(),
+            operation: operations
+                .filter(|one| format!("{one:?}") == operation)
+                .map(|one| one as i8)
+                .sum(),
+            permission_type: if permission == "allow" { 3 } else { 2 },
+        };
+        self.publish(&[rule.into()]);
+        id
+    }
+
+    pub(crate) fn remove_rule(&mut self, id: wire::Uuid) {
+        let gone = RemoveAccessControlEntryRecord { id };
+        self.publish(&[gone.into()]);
+    }
+
+    /// Asks as `user`, and returns the answer when what it rests on is durable.
+    pub(crate) fn ask_as<R: wire::Request>(
+        &mut self,
+        user: &str,
+        request: &R,
+        version: i16,
+    ) -> R::Response {
+        self.become_user(user);
+        self.put(&encoded(request, version));
+        self.commit();
+        let answer = self.answer::<R>(version);
+        answer.unwrap_or_else(|| panic!("{:?} is not answered", R::KEY))
     }
 
     /// The client proves another identity, to a broker whose authorizer has no rules.

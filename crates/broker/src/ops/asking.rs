@@ -6,7 +6,9 @@ use wire::ErrorCode;
 
 use super::query::{Query, Told};
 use super::{Desk, Step, Tickets};
+use crate::asker::Granted;
 use crate::mail::question::Answered;
+use security::authorize::Operation;
 
 /// Memory of a question that waits for its coordinator, and of what it says. The name that it is about may be one byte of the
 /// request.
@@ -186,6 +188,11 @@ pub(crate) fn only<A>(told: Vec<Result<A, ErrorCode>>) -> Result<A, ErrorCode> {
 }
 
 impl Desk {
+    /// The partition of `__consumer_offsets` whose coordinator looks after a group, for somebody who may do this to the group.
+    pub(super) fn coordinator_of(&mut self, group: Granted<'_>, operation: Operation) -> i32 {
+        self.group_partition(group.group(operation))
+    }
+
     /// The partition of `__consumer_offsets` that looks after a group.
     pub(crate) fn group_partition(&mut self, group_id: &str) -> i32 {
         self.partition_of(
@@ -196,7 +203,7 @@ impl Desk {
     }
 
     /// The partition of `__transaction_state` that looks after a transactional id.
-    pub(crate) fn txn_partition(&mut self, transactional_id: &str) -> i32 {
+    pub(super) fn txn_partition(&mut self, transactional_id: &str) -> i32 {
         self.partition_of(
             meta::name::TRANSACTIONS,
             "transaction.state.log.num.partitions",

@@ -11,7 +11,9 @@ use raft::{Listener, Replica};
 
 use super::view::{Endpoint, View};
 use super::{Desk, Mode};
+use crate::asker::Granted;
 use crate::control::log::{Levels, QuorumLevel};
+use security::authorize::Operation;
 
 /// The quorum of the metadata log, as this node sees it now.
 pub(crate) struct Quorum {
@@ -65,8 +67,12 @@ impl Coordinated {
 pub(crate) fn find_coordinator(
     view: &View<'_>,
     kind: Coordinated,
-    id: &str,
+    granted: Granted<'_>,
 ) -> Option<(BrokerId, Endpoint)> {
+    let id = match kind {
+        Coordinated::Group => granted.group(Operation::Describe),
+        Coordinated::Transaction => granted.transactional_id(Operation::Describe),
+    };
     let topic = view.image.topic(kind.topic())?;
     let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
     let partition = coord::partition_of(id, count);
@@ -81,9 +87,11 @@ pub(crate) fn find_coordinator(
 /// Elects leaders of the named partitions, or of all.
 pub(crate) fn elect(
     view: &View<'_>,
+    granted: Granted<'_>,
     election: Election,
     partitions: Option<&[(String, Vec<i32>)]>,
 ) -> (Vec<Record>, Vec<(String, Vec<Elected>)>) {
+    granted.cluster(Operation::Alter);
     let decision = elect_leaders(view.image, view.broker, election, partitions);
     (decision.records, decision.answers)
 }
@@ -91,10 +99,12 @@ pub(crate) fn elect(
 /// Sets levels of features, all of them or none.
 pub(crate) fn update(
     view: &View<'_>,
+    granted: Granted<'_>,
     level: &QuorumLevel,
     updates: &BTreeMap<String, Update>,
     mode: Mode,
 ) -> Result<Levels, UpdateError> {
+    granted.cluster(Operation::Alter);
     let quorum = Controllers {
         local: view.broker.node_id,
         kraft_version: level.kraft_version,

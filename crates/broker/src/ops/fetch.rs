@@ -61,6 +61,8 @@ pub(crate) enum Kind {
     Consumer,
     /// Compares replicas: it is shown what this one has, whoever leads.
     Comparison,
+    /// A broker that compares its own replica, and is shown the log itself.
+    Repair,
     /// A follower that may not be one is refused; the requests of the others never come here.
     Replica,
 }
@@ -139,8 +141,9 @@ impl Fetching {
                 elsewhere += 1;
                 return Part::new(Place::NotHere(Some(Box::new(place))), Found::Nothing);
             }
-            let found = find(&topics, asker, &wanted).and_then(|partition| match terms.kind {
-                Kind::Consumer | Kind::Comparison => Ok(partition),
+            let found = find(&topics, asker, terms.kind, &wanted);
+            let found = found.and_then(|partition| match terms.kind {
+                Kind::Consumer | Kind::Comparison | Kind::Repair => Ok(partition),
                 Kind::Replica => Err(Refused::Because(FetchRefusal::NotLeader)),
             });
             match found {
@@ -248,9 +251,26 @@ impl Fetching {
             };
             part.is_watched = false;
             // A piece that is on its way is seen to be old when it is there.
-            if self.stage == Stage::Planning && !matches!(part.found, Found::Awaited { .. }) {
+            let is_awaited = matches!(part.found, Found::Awaited { .. });
+            if self.stage == Stage::Planning && !is_awaited && !part.is_denied() {
                 part.found = Found::Nothing;
             }
+        }
+    }
+
+    /// Refuses the parts that the asker may no longer read, so that it is answered at once. Records that were found for it do not leave.
+    pub(crate) fn ask_again(&mut self, asker: &Asker) {
+        if asker.authority.is_none() {
+            return;
+        }
+        for part in &mut self.parts {
+            if part.is_allowed(asker, self.terms.kind) {
+                continue;
+            }
+            if let Found::Awaited { .. } = part.found {
+                self.awaited -= 1;
+            }
+            part.found = Found::Have(Err(Refused::Unauthorised));
         }
     }
 
@@ -258,7 +278,7 @@ impl Fetching {
     pub(crate) fn on_deadline(&mut self) {
         if self.stage == Stage::Planning && self.awaited == 0 {
             let parts = self.parts.iter_mut();
-            let parts = parts.filter(|part| !part.place.is_nowhere());
+            let parts = parts.filter(|part| !part.place.is_nowhere() && !part.is_denied());
             parts.for_each(|part| part.found = Found::Nothing);
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use coord::group::Refusal;
 use coord::group::ask::{
     self, ConsumerDescribe, ConsumerDescribed, ConsumerHeartbeat, Delete, Describe, Described,
-    Filter, Heartbeat, Join, JoinRefusal, Joined, Leave, Listed, Standing, Sync, Synced,
+    Filter, Heartbeat, Join, JoinRefusal, Joined, Leave, Listed, Sight, Standing, Sync, Synced,
 };
 use meta::decide::register_broker::GROUP_VERSION;
 use wire::ErrorCode;
@@ -76,7 +76,7 @@ pub(crate) fn leave(
 pub(crate) fn consumer_heartbeat(
     desk: &mut Desk,
     asker: &Asker,
-    beat: ConsumerHeartbeat,
+    mut beat: ConsumerHeartbeat,
     tickets: Tickets<'_>,
 ) -> Awaited<ConsumerHeartbeat, Result<Result<Standing, Refusal>, ErrorCode>> {
     if !has_consumer_groups(desk) {
@@ -87,8 +87,16 @@ pub(crate) fn consumer_heartbeat(
         Err(code) => return Step::Done(Err(code)),
     };
     let mut names = beat.topic_names.iter().flatten();
-    if !names.all(|name| asker.may(Operation::Describe, Resource::topic(name))) {
-        return Step::Done(Err(ErrorCode::TopicAuthorizationFailed));
+    let see = |name| asker.grant(Operation::Describe, Resource::topic(name));
+    if let Err(code) = names.try_for_each(|name| see(name).map(drop)) {
+        return Step::Done(Err(code));
+    }
+    if asker.authority.is_some() {
+        let eyes = asker.clone();
+        beat.sight = Sight::limited(move |topic| {
+            let topic = Resource::topic(topic);
+            eyes.grant(Operation::Describe, topic).is_ok()
+        });
     }
     of_group(desk, Ok(place), beat, tickets, only)
 }
@@ -103,6 +111,7 @@ pub(crate) fn describe(
     let groups = Groups {
         ids: group_ids,
         operation: Operation::Describe,
+        denied: Denied::First,
         ask: |group_id| Describe { group_id },
     };
     groups.begin(desk, asker, tickets, |told| told)
@@ -123,9 +132,29 @@ pub(crate) fn describe_consumers(
     let groups = Groups {
         ids: group_ids,
         operation: Operation::Describe,
+        denied: Denied::First,
         ask: |group_id| ConsumerDescribe { group_id },
     };
-    groups.begin(desk, asker, tickets, |told| told)
+    let sight = asker.clone();
+    groups.begin(desk, asker, tickets, move |told| match told {
+        Ok(Ok(group)) if hides_topics(&sight, &group) => Err(ErrorCode::TopicAuthorizationFailed),
+        told => told,
+    })
+}
+
+/// True if members have, or are to have, topics that the asker may not see: it is shown nothing of the group then.
+fn hides_topics(asker: &Asker, group: &ConsumerDescribed) -> bool {
+    if asker.authority.is_none() {
+        return false;
+    }
+    let members = group.members.iter();
+    let assigned = members.flat_map(|member| member.assignment.iter().chain(&member.target));
+    let names: BTreeSet<&str> = assigned.map(|topic| &*topic.topic_name).collect();
+    let is_hidden = |name: &&str| {
+        let seen = asker.grant(Operation::Describe, Resource::topic(name));
+        seen.is_err()
+    };
+    names.iter().any(is_hidden)
 }
 
 /// Groups without members, and everything that they committed.
@@ -138,6 +167,7 @@ pub(crate) fn delete(
     let groups = Groups {
         ids: group_ids,
         operation: Operation::Delete,
+        denied: Denied::Last,
         ask: |group_id| Delete { group_id },
     };
     groups.begin(desk, asker, tickets, Result::flatten)
@@ -157,14 +187,15 @@ pub(crate) fn list(
     tickets: Tickets<'_>,
 ) -> Awaited<ask::List, Result<Vec<Listed>, ErrorCode>> {
     let partitions = listing(desk);
-    let sees_all = asker.may(Operation::Describe, Resource::CLUSTER);
     let asker = asker.clone();
+    let sees_all = asker.grant(Operation::Describe, Resource::CLUSTER).is_ok();
     let read = Read::with(move |told| {
         let mut listed = listed(told)?;
-        listed.retain(|group| {
+        let sees = |group: &Listed| {
             let group = Resource::group(&group.group_id);
-            sees_all || asker.may(Operation::Describe, group)
-        });
+            asker.grant(Operation::Describe, group).is_ok()
+        };
+        listed.retain(|group| sees_all || sees(group));
         Ok(listed)
     });
     Awaiting::begin(desk, questions(partitions, list), tickets, read)
@@ -220,14 +251,6 @@ fn has_consumer_groups(desk: &Desk) -> bool {
     0 < level && desk.shared.catalog.config().has_consumer_protocol
 }
 
-pub(super) fn check(asker: &Asker, operation: Operation, group_id: &str) -> Result<(), ErrorCode> {
-    if asker.may(operation, Resource::group(group_id)) {
-        Ok(())
-    } else {
-        Err(ErrorCode::GroupAuthorizationFailed)
-    }
-}
-
 /// The partition whose coordinator looks after the group, for an asker that may do this to it.
 pub(super) fn place(
     desk: &mut Desk,
@@ -235,8 +258,8 @@ pub(super) fn place(
     operation: Operation,
     group_id: &str,
 ) -> Result<i32, ErrorCode> {
-    check(asker, operation, group_id)?;
-    Ok(desk.group_partition(group_id))
+    let granted = asker.grant(operation, Resource::group(group_id))?;
+    Ok(desk.coordinator_of(granted, operation))
 }
 
 /// Asks the coordinator of one group.
@@ -257,7 +280,15 @@ fn of_group<Q: Query, T>(
 struct Groups<Q> {
     ids: Vec<String>,
     operation: Operation,
+    denied: Denied,
     ask: fn(String) -> Q,
+}
+
+/// The place of refused groups in an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Denied {
+    First,
+    Last,
 }
 
 impl<Q: Query + 'static> Groups<Q> {
@@ -266,7 +297,7 @@ impl<Q: Query + 'static> Groups<Q> {
         desk: &mut Desk,
         asker: &Asker,
         tickets: Tickets<'_>,
-        read: fn(Told<Q>) -> Result<T, ErrorCode>,
+        read: impl Fn(Told<Q>) -> Result<T, ErrorCode> + Send + 'static,
     ) -> Awaited<Q, Each<T>> {
         keep_once(&mut self.ids);
         let mut questions = Vec::with_capacity(self.ids.len());
@@ -275,8 +306,12 @@ impl<Q: Query + 'static> Groups<Q> {
             let checked = place.map(|place| questions.push((place, (self.ask)(id.clone()))));
             (id, checked)
         };
-        let groups: Vec<(String, Result<(), ErrorCode>)> =
+        let mut groups: Vec<(String, Result<(), ErrorCode>)> =
             self.ids.into_iter().map(checked).collect();
+        groups.sort_by_key(|(_, checked)| match self.denied {
+            Denied::First => checked.is_ok(),
+            Denied::Last => checked.is_err(),
+        });
         let read = Read::with(move |told: Vec<Told<Q>>| {
             let mut told = told.into_iter();
             let mut next = || read(told.next().unwrap_or(Err(ErrorCode::NotCoordinator)));

@@ -46,6 +46,10 @@ impl Away {
             index,
         }
     }
+
+    pub(super) fn topic(&self) -> &str {
+        &self.topic
+    }
 }
 
 /// The numbers of the parts of a call, found by what an answer says of them.

@@ -13,6 +13,7 @@ pub(crate) mod desk;
 pub(crate) mod feed;
 pub(crate) mod fetch;
 pub(crate) mod groups;
+pub(crate) mod guard;
 mod leaders;
 mod loggers;
 pub(crate) mod offsets;

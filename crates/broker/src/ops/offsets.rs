@@ -9,10 +9,11 @@ use coord::group::ask::{
     Commit, CommitTopic, DeleteOffsets, DeleteTopic, FetchOffsets, FetchTopic, FetchedPartition,
     FetchedTopic, TopicKey,
 };
-use wire::ErrorCode;
+use wire::{ErrorCode, Uuid};
 
 use super::asking::{Awaited, Awaiting, Read, only};
 use super::groups::place;
+use super::guard::{Closed, Opened};
 use super::query::Told;
 use super::{Desk, Step, Tickets};
 use crate::asker::Asker;
@@ -53,7 +54,10 @@ pub(crate) fn delete(
         Ok(place) => place,
         Err(code) => return Step::Done(Err(code)),
     };
-    let may = |topic: &DeleteTopic| asker.may(Operation::Read, Resource::topic(&topic.name));
+    let may = |topic: &DeleteTopic| {
+        let topic = Resource::topic(&topic.name);
+        asker.grant(Operation::Read, topic).is_ok()
+    };
     let slots = Slots::take_refused(&mut delete.topics, may, |topic| topic.partitions.len());
     let read = match slots {
         None => Read::Plain(|told| only(told).flatten()),
@@ -89,10 +93,11 @@ pub(crate) fn fetch(
         let mut next = || {
             let told = told.next().unwrap_or(Err(ErrorCode::NotCoordinator));
             let mut topics = told.flatten()?;
-            topics.retain(|topic| {
-                let name = topic.name.as_deref();
-                name.is_none_or(|name| asker.may(Operation::Describe, Resource::topic(name)))
-            });
+            let sees = |name: &str| {
+                let topic = Resource::topic(name);
+                asker.grant(Operation::Describe, topic).is_ok()
+            };
+            topics.retain(|topic| topic.name.as_deref().is_none_or(sees));
             Ok(topics)
         };
         let each = checked.into_iter();
@@ -104,12 +109,12 @@ pub(crate) fn fetch(
 
 /// True if the asker may use the topic, or there is none.
 pub(super) fn may(asker: &Asker, operation: Operation, key: &TopicKey, topics: &Topics) -> bool {
-    match key {
-        TopicKey::Name(name) => asker.may(operation, Resource::topic(name)),
-        TopicKey::Id(_) => {
-            find(key, topics).is_none_or(|topic| asker.may(operation, Resource::topic(&topic.name)))
-        }
-    }
+    let place = match key {
+        TopicKey::Name(name) => (Uuid::ZERO, name.as_str()),
+        TopicKey::Id(id) => (*id, ""),
+    };
+    let found = Opened::find(topics, asker, operation, place);
+    !matches!(found, Err(Closed::Unauthorised))
 }
 
 pub(super) fn find<'a>(key: &TopicKey, topics: &'a Topics) -> Option<&'a Arc<Topic>> {
@@ -178,9 +183,9 @@ impl<E: From<ErrorCode>> Slots<E> {
     }
 }
 
-/// Topics of a look-up that the asker may not see, and their places in it.
+/// Topics of a look-up that the asker may not see. They come behind all others.
 #[derive(Default)]
-struct Hidden(Vec<(usize, FetchTopic)>);
+struct Hidden(Vec<FetchTopic>);
 
 impl Hidden {
     fn take_from(fetch: &mut FetchOffsets, asker: &Asker, topics: &Topics) -> Hidden {
@@ -195,15 +200,14 @@ impl Hidden {
         if asked.iter().all(&may) {
             return Hidden::default();
         }
-        let (seen, hidden) = (0..)
-            .zip(std::mem::take(asked))
-            .partition::<Vec<(usize, FetchTopic)>, _>(|(_, topic)| may(topic));
-        asked.extend(seen.into_iter().map(|(_, topic)| topic));
+        let all = std::mem::take(asked).into_iter();
+        let (seen, hidden) = all.partition(may);
+        *asked = seen;
         Hidden(hidden)
     }
 
     fn put_back(self, mut fetched: Vec<FetchedTopic>) -> Vec<FetchedTopic> {
-        for (place, topic) in self.0 {
+        for topic in self.0 {
             let refused = |index| FetchedPartition {
                 index,
                 found: Err(ErrorCode::TopicAuthorizationFailed),
@@ -217,7 +221,7 @@ impl Hidden {
                 topic_id,
                 partitions: topic.partitions.into_iter().map(refused).collect(),
             };
-            fetched.insert(place.min(fetched.len()), topic);
+            fetched.push(topic);
         }
         fetched
     }
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_that_may_not_be_seen_are_answered_in_their_places() {
+    fn topics_that_may_not_be_seen_are_answered_behind_all_others() {
         let topic = |name: &str| FetchTopic {
             topic: TopicKey::Name(name.to_owned()),
             partitions: vec![PartitionIndex(0)],
@@ -258,8 +262,8 @@ mod tests {
             partitions: Vec::new(),
         }]);
         let names: Vec<_> = fetched.iter().map(|it| it.name.as_deref()).collect();
-        assert_eq!(names, [Some("secret"), Some("a"), Some("secret")]);
+        assert_eq!(names, [Some("a"), Some("secret"), Some("secret")]);
         let refused = Err(ErrorCode::TopicAuthorizationFailed);
-        assert_eq!(fetched[0].partitions[0].found, refused);
+        assert_eq!(fetched[1].partitions[0].found, refused);
     }
 }

@@ -14,6 +14,7 @@ use partition::{AppendError, Appended, Moment, Partition, ReceiveBuffer, Warrant
 use wire::records::{Batch, BatchError, Codec, Source as From};
 use wire::{ErrorCode, Uuid};
 
+use super::guard::{Closed, Opened};
 use super::leaders::{self, Away, Batches, ProduceCall};
 use super::verify::{self, Verifying};
 use super::{Desk, Step, Tickets};
@@ -21,7 +22,7 @@ use crate::asker::access::Resource;
 use crate::asker::{Asker, Origin};
 use crate::mail::question::{Answered, Reach};
 use crate::peers::Answer;
-use crate::topics::Absent;
+use crate::topics::{Absent, Topic};
 use security::authorize::Operation;
 
 /// When the asker hears of it.
@@ -104,6 +105,16 @@ pub(crate) enum ProduceError {
     TimedOut,
 }
 
+impl std::convert::From<Closed> for ProduceError {
+    fn from(closed: Closed) -> ProduceError {
+        match closed {
+            Closed::Unauthorised => ProduceError::Unauthorised,
+            Closed::UnknownName => ProduceError::UnknownTopic,
+            Closed::UnknownId => ProduceError::UnknownId,
+        }
+    }
+}
+
 pub(crate) struct PartitionProduced {
     /// Place in [`Produced::topics`].
     pub(crate) topic: u32,
@@ -151,12 +162,15 @@ pub(crate) fn begin(
     origin: Origin<'_>,
     tickets: Tickets<'_>,
 ) -> Result<Step<Producing, Produced>, (Refusal, Produce)> {
-    if let Some(id) = &request.transactional_id
-        && !asker.may(Operation::Write, Resource::transactional_id(id))
-    {
-        return Err((Refusal::Unauthorised, request));
+    // An idempotent producer may name a transactional id, and does nothing with it.
+    let id = request.transactional_id.as_deref();
+    let id = id.filter(|_| verify::is_transactional(&request));
+    let resource = id.map(Resource::transactional_id);
+    let granted = resource.map(|resource| asker.grant(Operation::Write, resource));
+    match granted.transpose() {
+        Ok(_) => verify::begin(desk, asker, request, origin, tickets),
+        Err(_) => Err((Refusal::Unauthorised, request)),
     }
-    verify::begin(desk, asker, request, origin, tickets)
 }
 
 /// Appends the batches; `warrant` says what each may do about its transaction.
@@ -236,10 +250,10 @@ fn elsewhere(
     index: i32,
 ) -> Option<(BrokerId, Away)> {
     let topics = desk.topics();
-    let topic = topics.find(id, name)?;
-    let may = asker.may(Operation::Write, Resource::topic(&topic.name));
+    let opened = Opened::find(&topics, asker, Operation::Write, (id, name)).ok()?;
+    let topic = opened.get(Operation::Write);
     let leader = desk.leader_elsewhere(topic, index)?;
-    let is_taken = may && !meta::name::is_internal(&topic.name);
+    let is_taken = !meta::name::is_internal(&topic.name);
     is_taken.then(|| (leader, Away::new(number as u32, topic, index)))
 }
 
@@ -260,20 +274,11 @@ fn append_one(
     terms: Terms,
 ) -> Result<Appended, ProduceError> {
     let topics = desk.topics();
-    let Some(topic) = topics.find(id, name) else {
-        return Err(if id == Uuid::ZERO {
-            ProduceError::UnknownTopic
-        } else {
-            ProduceError::UnknownId
-        });
-    };
-    if !asker.may(Operation::Write, Resource::topic(&topic.name)) {
-        return Err(ProduceError::Unauthorised);
-    }
+    let topic: Opened<'_, Topic> = Opened::find(&topics, asker, Operation::Write, (id, name))?;
     let partition = topic.partition(batch.index);
     let partition = partition.map_err(ProduceError::Absent)?;
-    if meta::name::is_internal(&topic.name) {
-        let topic = Arc::clone(&topic.name);
+    if meta::name::is_internal(topic.name()) {
+        let topic = Arc::clone(topic.name());
         return Err(ProduceError::Internal { topic });
     }
     let warrant = terms.warrant.map_err(ProduceError::Unverified)?;
@@ -300,11 +305,12 @@ struct Admitted {
 
 fn append(
     desk: &Desk,
-    partition: &Arc<Partition>,
+    partition: Opened<'_, Partition>,
     records: &Bytes,
     origin: &mut Origin<'_>,
     admitted: Admitted,
 ) -> Result<Appended, AppendError> {
+    let partition = partition.get(Operation::Write);
     let mut batches = Batch::cut(records, From::Produce);
     let Some(mut batch) = batches.next().transpose()? else {
         return Err(AppendError::Count { batches: 0 });

@@ -2,17 +2,16 @@
 //!
 //! Times are looked up in indexes and records, perhaps on disk, for which no loop waits.
 
-use std::sync::Arc;
-
 use log::RecordTime;
 use model::{LeaderEpoch, Offset, Timestamp, WaiterKey};
 use partition::{Isolation, Need, Partition, Piece, ReadError, Scope, SearchTime};
 
+use super::guard::{Closed, Opened};
 use super::{Desk, Refused};
 use crate::asker::Asker;
-use crate::asker::access::Resource;
-use crate::topics::Absent;
+use crate::topics::{Absent, Topics};
 use security::authorize::Operation;
+use wire::Uuid;
 
 /// Which offset is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +89,7 @@ impl Searching {
         let topics = desk.topics();
         let mut needs = Vec::new();
         let parts = (0..).zip(asked).map(|(part, asked)| {
-            let partition = if asker.may(Operation::Describe, Resource::topic(asked.topic)) {
-                let partition = topics.partition(asked.topic, asked.index);
-                partition.map_err(|why| Refused::Because(SearchRefusal::Absent(why)))
-            } else {
-                Err(Refused::Unauthorised)
-            };
-            let partition = partition.and_then(|partition| {
+            let partition = open(&topics, asker, &asked).and_then(|partition| {
                 let is_leader = !scope.leader_only || !desk.shared.state.is_self_fenced();
                 let elsewhere = SearchRefusal::Absent(Absent::Elsewhere);
                 is_leader
@@ -171,12 +164,28 @@ fn not_yet() -> Refused<SearchRefusal> {
     Refused::Because(SearchRefusal::NotYet)
 }
 
+fn open<'a>(
+    topics: &'a Topics,
+    asker: &Asker,
+    asked: &Asked<'_>,
+) -> Result<Opened<'a, Partition>, Refused<SearchRefusal>> {
+    let by_name = (Uuid::ZERO, asked.topic);
+    let absent = |why| Refused::Because(SearchRefusal::Absent(why));
+    let topic = match Opened::find(topics, asker, Operation::Describe, by_name) {
+        Ok(topic) => topic,
+        Err(Closed::Unauthorised) => return Err(Refused::Unauthorised),
+        Err(Closed::UnknownName | Closed::UnknownId) => return Err(absent(Absent::Unknown)),
+    };
+    topic.partition(asked.index).map_err(absent)
+}
+
 /// The part of one question that is known at once, and what the rest of it needs.
 fn plan(
-    partition: &Arc<Partition>,
+    partition: Opened<'_, Partition>,
     asked: &Asked<'_>,
     scope: Scope,
 ) -> Result<(Part, Option<Need>), Refused<SearchRefusal>> {
+    let partition = partition.get(Operation::Describe);
     partition
         .check_reader(asked.current_epoch, scope.leader_only)
         .map_err(refused)?;

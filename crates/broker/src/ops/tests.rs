@@ -265,8 +265,7 @@ fn a_door_without_frames_can_ask_for_everything() {
     let asker = door.asker.clone();
     let ticket = door.ticket();
     let scene = Scene::new(door.desk(), &Arc::new(asker.clone()));
-    let names = [meta::name::OFFSETS].into();
-    let command = topics::create_by_the_way(&scene.view(""), &names);
+    let command = topics::create_internal(&scene.view(""), meta::name::OFFSETS);
     let commanded = command::carry_out(door.desk(), &asker, command, (ticket, PATIENCE));
     let Commanded::Here(Begun::Waits(change), None) = commanded else {
         panic!("the topic of offsets is written")

@@ -9,8 +9,9 @@ use meta::decide::create_topics::{CreateTopicError, CreatedTopic, NewTopic};
 use meta::decide::delete_topics::{DeleteTopicError, Target};
 use meta::decide::{create_partitions, create_topics, delete_topics};
 use meta::name;
-use wire::Uuid;
+use wire::{ErrorCode, Uuid};
 
+use super::guard::{Allowed, Leave};
 use super::view::View;
 use super::{Mode, Refused};
 use crate::asker::access::Resource;
@@ -20,19 +21,30 @@ use security::authorize::Operation;
 /// Answers by name.
 pub(crate) type ByName<T, E> = Vec<(String, Result<T, Refused<E>>)>;
 
+/// A topic that was created.
+pub(crate) struct Created {
+    pub(crate) id: Uuid,
+    /// The rest of it, or the code for an asker that may not see it.
+    pub(crate) seen: Result<CreatedTopic, ErrorCode>,
+}
+
 /// New topics.
 pub(crate) fn create(
     view: &View<'_>,
     topics: Vec<NewTopic>,
     mode: Mode,
     uuids: &mut dyn Uuids,
-) -> (Vec<Record>, ByName<CreatedTopic, CreateTopicError>) {
-    let asker = view.asker;
-    let may_all = asker.may(Operation::Create, Resource::CLUSTER);
-    let may =
-        |topic: &NewTopic| may_all || asker.may(Operation::Create, Resource::topic(&topic.name));
-    let (topics, denied): (Vec<NewTopic>, Vec<NewTopic>) = topics.into_iter().partition(may);
-    let (topics, folded) = without_folded(view, topics);
+) -> (Vec<Record>, ByName<Created, CreateTopicError>) {
+    // Names that stand twice, and the one that is nobody's to create, are refused whoever asks.
+    let twice = twice(topics.iter().map(|topic| topic.name.as_str()));
+    let is_asked = |name: &str| name != name::METADATA && !twice.contains(name);
+    let (topics, denied) = Allowed::divide(topics, |topic| {
+        if !is_asked(&topic.name) {
+            return Ok(Leave::UNASKED);
+        }
+        view.asker.grant_creation(&topic.name).map(Leave::from)
+    });
+    let (topics, folded) = without_folded(view, topics.into_inner());
     let mut decision = create_topics::create_topics(view.image, view.broker, &topics, uuids);
     let folded = folded.into_iter();
     let folded = folded.map(|(name, existing)| {
@@ -43,14 +55,40 @@ pub(crate) fn create(
         (name, Err(folds))
     });
     decision.answers.extend(folded);
-    let answers = because(decision.answers);
     let denied = denied.into_iter().map(|topic| topic.name);
+    let answers = answers(view, decision.answers);
     (mode.records(decision.records), with_denied(answers, denied))
 }
 
-/// The command that creates those among `names` that are missing, because something asks for them.
-pub(crate) fn create_by_the_way(view: &View<'_>, names: &BTreeSet<&str>) -> Command {
-    Command::CreateTopics(implied(view, names))
+/// The answers for topics that were created, or not; their settings are for those who may see them.
+fn answers(
+    view: &View<'_>,
+    answers: Vec<(String, Result<CreatedTopic, CreateTopicError>)>,
+) -> ByName<Created, CreateTopicError> {
+    let shown = |(name, answer): (String, Result<CreatedTopic, _>)| {
+        let created = answer.map(|topic| {
+            let seen = view
+                .asker
+                .grant(Operation::DescribeConfigs, Resource::topic(&name));
+            Created {
+                id: topic.id,
+                seen: seen.map(|_| topic),
+            }
+        });
+        (name, created.map_err(Refused::Because))
+    };
+    answers.into_iter().map(shown).collect()
+}
+
+/// The command that creates those among `names` that are missing, because somebody asks for them who may create them.
+pub(crate) fn create_by_the_way(view: &View<'_>, names: Allowed<&str>) -> Command {
+    let names = names.into_inner().into_iter().collect();
+    Command::CreateTopics(implied(view, &names))
+}
+
+/// The command that creates a topic of the broker itself, where it is missing.
+pub(crate) fn create_internal(view: &View<'_>, name: &'static str) -> Command {
+    Command::CreateTopics(implied(view, &BTreeSet::from([name])))
 }
 
 /// The topics among `names` that are missing and can be created, as they come to be because something asks for them: with the settings
@@ -127,22 +165,39 @@ pub(crate) fn grow(
     growths: Vec<Growth>,
     mode: Mode,
 ) -> (Vec<Record>, ByName<(), CreatePartitionsError>) {
-    let may = |growth: &Growth| {
+    let twice = twice(growths.iter().map(|growth| growth.name.as_str()));
+    let (growths, denied) = Allowed::divide(growths, |growth| {
+        if twice.contains(&growth.name) {
+            return Ok(Leave::UNASKED);
+        }
         let topic = Resource::topic(&growth.name);
-        view.asker.may(Operation::Alter, topic)
-    };
-    let (growths, denied): (Vec<Growth>, Vec<Growth>) = growths.into_iter().partition(may);
+        view.asker.grant(Operation::Alter, topic).map(Leave::from)
+    });
+    let growths = growths.into_inner();
     let decision = create_partitions::create_partitions(view.image, &growths);
-    let answers = because(decision.answers);
-    let denied = denied.into_iter().map(|growth| growth.name);
-    (mode.records(decision.records), with_denied(answers, denied))
+    let mut answers = because(decision.answers);
+    let denied = denied
+        .into_iter()
+        .map(|growth| (growth.name, Err(Refused::Unauthorised)));
+    // Behind names that stand twice, which come first.
+    let begin = answers.iter().position(|(name, _)| !twice.contains(name));
+    let begin = begin.unwrap_or(answers.len());
+    answers.splice(begin..begin, denied);
+    (mode.records(decision.records), answers)
+}
+
+/// Names that stand more than once.
+fn twice<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let again = names.filter(|name| !seen.insert(*name));
+    again.map(str::to_owned).collect()
 }
 
 /// Why a topic is not deleted.
 pub(crate) enum DeleteRefusal {
     /// Nothing is: `delete.topic.enable` is off.
     SwitchedOff,
-    /// The asker may see the topic and not delete it.
+    /// The asker may not delete the topic, or not see it.
     Unauthorised,
     Because(DeleteTopicError),
 }
@@ -156,20 +211,61 @@ pub(crate) fn delete(view: &View<'_>, targets: Vec<Target>) -> (Vec<Record>, Vec
         let refuse = |target| (target, Err(DeleteRefusal::SwitchedOff));
         return (Vec::new(), targets.into_iter().map(refuse).collect());
     }
-    let may = |target: &Target| {
-        let by_id = view.image.topic_by_id(target.id);
-        let by_id = by_id.map(|topic| &*topic.name);
-        let name = target.name.as_deref().or(by_id);
-        name.is_none_or(|name| view.asker.may(Operation::Delete, Resource::topic(name)))
+    let twice: BTreeSet<Target> = {
+        let mut seen = BTreeSet::new();
+        let again = targets.iter().filter(|target| !seen.insert(*target));
+        again.cloned().collect()
     };
-    let (targets, denied): (Vec<Target>, Vec<Target>) = targets.into_iter().partition(may);
-    let decision = delete_topics::delete_topics(view.image, &targets);
+    let (targets, denied) = Allowed::divide(targets, |target| {
+        let name = name_of(view, target).filter(|_| !twice.contains(target));
+        name.map_or(Ok(Leave::UNASKED), |name| may_delete(view, target, name))
+    });
+    let decision = delete_topics::delete_topics(view.image, &targets.into_inner());
     let answers = decision.answers.into_iter();
     let answers = answers.map(|(target, answer)| (target, answer.map_err(DeleteRefusal::Because)));
     let denied = denied
         .into_iter()
-        .map(|target| (target, Err(DeleteRefusal::Unauthorised)));
+        .map(|target| (shown(view, target), Err(DeleteRefusal::Unauthorised)));
     (decision.records, answers.chain(denied).collect())
+}
+
+/// The name that is to be asked about. None of a target that is refused whoever asks: it names nothing, or too much, or an id that
+/// nobody has.
+fn name_of<'a>(view: &'a View<'_>, target: &'a Target) -> Option<&'a str> {
+    match &target.name {
+        Some(name) => Some(name.as_str()).filter(|_| target.id.is_zero()),
+        None => view.image.topic_by_id(target.id).map(|topic| &*topic.name),
+    }
+}
+
+/// On the cluster, or on the topic. One that is named has to be seen as well, so that the answer does not tell whether it exists; who may
+/// see it is told so.
+fn may_delete(view: &View<'_>, target: &Target, name: &str) -> Result<Leave, ErrorCode> {
+    if let Ok(granted) = view.asker.grant(Operation::Delete, Resource::CLUSTER) {
+        return Ok(granted.into());
+    }
+    let topic = Resource::topic(name);
+    if target.name.is_some() {
+        view.asker.grant(Operation::Describe, topic)?;
+        if view.image.topic(name).is_none() {
+            return Ok(Leave::UNASKED);
+        }
+    }
+    view.asker.grant(Operation::Delete, topic).map(Leave::from)
+}
+
+/// A refused target as it is answered: with the name that its id stands for where the asker may see that.
+fn shown(view: &View<'_>, mut target: Target) -> Target {
+    if target.name.is_none()
+        && let Some(name) = name_of(view, &target)
+        && view
+            .asker
+            .grant(Operation::Describe, Resource::topic(name))
+            .is_ok()
+    {
+        target.name = Some(name.to_owned());
+    }
+    target
 }
 
 fn because<T, E>(answers: Vec<(String, Result<T, E>)>) -> ByName<T, E> {

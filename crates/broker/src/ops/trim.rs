@@ -8,12 +8,12 @@ use std::time::Duration;
 use model::Ticket;
 use model::{Instant, Offset};
 use partition::{Partition, TrimError};
-use wire::ErrorCode;
+use wire::{ErrorCode, Uuid};
 
+use super::guard::{Closed, Opened};
 use super::leaders::{Away, TrimCall, Trims};
 use super::{Desk, Step};
 use crate::asker::Asker;
-use crate::asker::access::Resource;
 use crate::peers::Answer;
 use crate::topics::Absent;
 use security::authorize::Operation;
@@ -87,10 +87,11 @@ pub(crate) fn begin(
     let mut away = Trims::default();
     for (number, target) in (0..).zip(request.targets) {
         let name = &trimming.topics[target.topic as usize];
-        let may = asker.may(Operation::Delete, Resource::topic(name));
-        let topic = topics.named(name).filter(|_| may);
-        let leader = topic.and_then(|topic| desk.leader_elsewhere(topic, target.index));
-        if let (Some(leader), Some(topic)) = (leader, topic) {
+        let by_name = (Uuid::ZERO, name.as_str());
+        let topic = Opened::find(&topics, asker, Operation::Delete, by_name);
+        let known = topic.ok().map(|topic| topic.get(Operation::Delete));
+        let leader = known.and_then(|topic| desk.leader_elsewhere(topic, target.index));
+        if let (Some(leader), Some(topic)) = (leader, known) {
             away.put(leader, Away::new(number, topic, target.index), target.to);
             trimming.open += 1;
             trimming.trimmed.push(Trimmed {
@@ -101,18 +102,12 @@ pub(crate) fn begin(
             });
             continue;
         }
-        let result = if may {
-            let partition = topics.partition(name, target.index);
-            partition
-                .map_err(TrimRefusal::Absent)
-                .and_then(|partition| {
-                    check(name, partition)?;
-                    let trimmed = partition.trim(target.to, ticket(number));
-                    trimmed.map_err(TrimRefusal::Trim)
-                })
-        } else {
-            Err(TrimRefusal::Unauthorised)
-        };
+        let partition = topic.map_err(TrimRefusal::from).and_then(|topic| {
+            let partition = topic.partition(target.index);
+            partition.map_err(TrimRefusal::Absent)
+        });
+        let result =
+            partition.and_then(|partition| trim(name, partition, target.to, ticket(number)));
         let waits = result.is_ok();
         trimming.open += usize::from(waits);
         trimming.trimmed.push(Trimmed {
@@ -128,6 +123,26 @@ pub(crate) fn begin(
     } else {
         Step::Parked(trimming)
     }
+}
+
+impl From<Closed> for TrimRefusal {
+    fn from(closed: Closed) -> TrimRefusal {
+        match closed {
+            Closed::Unauthorised => TrimRefusal::Unauthorised,
+            Closed::UnknownName | Closed::UnknownId => TrimRefusal::Absent(Absent::Unknown),
+        }
+    }
+}
+
+fn trim(
+    topic: &str,
+    partition: Opened<'_, Partition>,
+    to: Option<Offset>,
+    ticket: Ticket,
+) -> Result<Offset, TrimRefusal> {
+    let partition = partition.get(Operation::Delete);
+    check(topic, partition)?;
+    partition.trim(to, ticket).map_err(TrimRefusal::Trim)
 }
 
 /// Of what is there, in the order of Kafka. A policy of neither keeps everything and lets its owner delete.

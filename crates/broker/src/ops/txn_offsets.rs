@@ -84,7 +84,10 @@ pub(crate) fn begin(
         mut commit,
     } = request;
     let topics = desk.topics();
-    let partition = desk.group_partition(&commit.group_id);
+    let partition = match place(desk, asker, &transactional_id, &commit.group_id) {
+        Ok(partition) => partition,
+        Err(code) => return Step::Done(Err(code)),
+    };
     let offsets = topics.named(meta::name::OFFSETS);
     let node = desk.shared.catalog.config().broker.node_id;
     let is_led_here = |topic: &Topic| {
@@ -95,15 +98,14 @@ pub(crate) fn begin(
         Ok(_) if !is_led_here(topic) => Err(Absent::Elsewhere),
         found => found,
     });
-    let log = match (check(asker, &transactional_id, &commit.group_id), log) {
-        (Ok(()), Some(Ok(log))) => Arc::clone(log),
-        (Ok(()), Some(Err(Absent::Elsewhere))) => {
+    let log = match log {
+        Some(Ok(log)) => Arc::clone(log),
+        Some(Err(Absent::Elsewhere)) => {
             return Step::Done(Err(ErrorCode::NotCoordinator));
         }
-        (Ok(()), Some(Err(Absent::Unknown)) | None) => {
+        Some(Err(Absent::Unknown)) | None => {
             return Step::Done(Err(ErrorCode::CoordinatorNotAvailable));
         }
-        (Err(code), _) => return Step::Done(Err(code)),
     };
     let slots = take_refused(&mut commit.topics, asker, &topics);
     if commit.topics.is_empty() {
@@ -207,12 +209,16 @@ impl Write {
     }
 }
 
-fn check(asker: &Asker, transactional_id: &str, group_id: &str) -> Result<(), ErrorCode> {
+/// The partition whose coordinator looks after the group, for an asker that may write in the transaction and read as the group.
+fn place(
+    desk: &mut Desk,
+    asker: &Asker,
+    transactional_id: &str,
+    group_id: &str,
+) -> Result<i32, ErrorCode> {
     let transaction = Resource::transactional_id(transactional_id);
-    if !asker.may(Operation::Write, transaction) {
-        return Err(ErrorCode::TransactionalIdAuthorizationFailed);
-    }
-    groups::check(asker, Operation::Read, group_id)
+    asker.grant(Operation::Write, transaction)?;
+    groups::place(desk, asker, Operation::Read, group_id)
 }
 
 /// Takes out the partitions that are not there or may not be used.

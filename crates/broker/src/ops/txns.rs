@@ -2,7 +2,7 @@
 //!
 //! Each operation is one question to the coordinator of its transactional id, asked by [`super::asking::Asking`].
 
-use coord::txn::{self, Add, EPOCH_PER_TXN, Producer, TxnPartition, Verify};
+use coord::txn::{self, Add, Describe, EPOCH_PER_TXN, Producer, TxnPartition, Verify};
 use meta::Record;
 use model::ProducerId;
 use partition::Marker;
@@ -11,12 +11,12 @@ use wire::ErrorCode;
 use super::Desk;
 use super::query::{LeaderJoin, Mark};
 use super::view::View;
-use crate::asker::Asker;
 use crate::asker::access::Resource;
+use crate::asker::{Asker, Granted};
 use crate::control::command::Command;
 use crate::mail::question::{Join, Reach};
 use crate::settings::txn_settings;
-use security::authorize::Operation;
+use security::authorize::{Kind, Operation};
 
 /// A question, and the partition of its coordinator.
 pub(crate) type Asked<Q> = (i32, Q);
@@ -25,6 +25,10 @@ pub(crate) type Asked<Q> = (i32, Q);
 pub(crate) struct InitProducer {
     pub(crate) transactional_id: Option<String>,
     pub(crate) timeout_ms: i32,
+    /// It commits when another system says so, in whatever time that takes (KIP-939).
+    pub(crate) in_two_phases: bool,
+    /// False for one whose last identity is no whole one, which only those hear who may be this producer.
+    pub(crate) is_sound: bool,
     /// Its last identity, where it goes on from one (KIP-360).
     pub(crate) expected: Option<Producer>,
 }
@@ -40,15 +44,11 @@ pub(crate) enum Init {
 }
 
 pub(crate) fn init(desk: &mut Desk, asker: &Asker, request: InitProducer) -> Init {
-    let may = match &request.transactional_id {
-        Some(id) => asker.may(Operation::Write, Resource::transactional_id(id)),
-        None => asker.may(Operation::IdempotentWrite, Resource::CLUSTER),
-    };
-    if !may {
-        return Init::Refused(match request.transactional_id {
-            Some(_) => ErrorCode::TransactionalIdAuthorizationFailed,
-            None => ErrorCode::ClusterAuthorizationFailed,
-        });
+    if let Err(code) = may_init(asker, &request) {
+        return Init::Refused(code);
+    }
+    if !request.is_sound {
+        return Init::Refused(ErrorCode::InvalidRequest);
     }
     if let Some(id) = &request.transactional_id {
         let settings = txn_settings(&desk.shared.catalog.config().broker);
@@ -86,6 +86,21 @@ pub(crate) fn init(desk: &mut Desk, asker: &Asker, request: InitProducer) -> Ini
     Init::Ask(Box::new((partition, init)))
 }
 
+/// The leave to be this producer. Without a transactional id, who may write to any topic may be an idempotent producer.
+fn may_init<'a>(asker: &Asker, request: &'a InitProducer) -> Result<Granted<'a>, ErrorCode> {
+    let Some(id) = &request.transactional_id else {
+        let granted = asker.grant(Operation::IdempotentWrite, Resource::CLUSTER);
+        let any_topic = || asker.grant_any(Operation::Write, Kind::Topic);
+        return granted.or_else(|code| any_topic().map_err(|_| code));
+    };
+    let resource = Resource::transactional_id(id);
+    let granted = asker.grant(Operation::Write, resource)?;
+    if request.in_two_phases {
+        asker.grant(Operation::TwoPhaseCommit, resource)?;
+    }
+    Ok(granted)
+}
+
 /// A command for the next block of producer ids for this broker.
 pub(crate) fn more_ids(desk: &Desk) -> Command {
     let shared = &desk.shared;
@@ -120,22 +135,31 @@ impl Protocol {
     }
 }
 
-/// A transaction as its client names it.
+/// A transaction that somebody may go on with, and the producer that it is of.
 pub(crate) struct Named {
-    pub(crate) transactional_id: String,
-    pub(crate) producer: Producer,
+    transactional_id: String,
+    producer: Producer,
 }
 
 impl Named {
-    /// The partition whose coordinator looks after the transaction, for an asker that may write in it.
-    fn place(&self, desk: &mut Desk, asker: &Asker) -> Result<i32, ErrorCode> {
-        if asker.may(
-            Operation::Write,
-            Resource::transactional_id(&self.transactional_id),
-        ) {
-            Ok(desk.txn_partition(&self.transactional_id))
-        } else {
-            Err(ErrorCode::TransactionalIdAuthorizationFailed)
+    /// For its own client.
+    pub(crate) fn new(granted: Granted<'_>, producer: Producer) -> Named {
+        Named {
+            transactional_id: granted.transactional_id(Operation::Write).to_owned(),
+            producer,
+        }
+    }
+
+    /// For a node, whose client was asked about where it is.
+    pub(crate) fn for_node(
+        granted: Granted<'_>,
+        transactional_id: String,
+        producer: Producer,
+    ) -> Named {
+        granted.cluster(Operation::ClusterAction);
+        Named {
+            transactional_id,
+            producer,
         }
     }
 }
@@ -143,12 +167,11 @@ impl Named {
 /// Partitions join the transaction.
 pub(crate) fn add(
     desk: &mut Desk,
-    asker: &Asker,
     txn: Named,
     places: Vec<TxnPartition>,
     protocol: Protocol,
-) -> Result<Asked<Add>, ErrorCode> {
-    let partition = txn.place(desk, asker)?;
+) -> Asked<Add> {
+    let partition = desk.txn_partition(&txn.transactional_id);
     let add = Add {
         transactional_id: txn.transactional_id,
         producer: txn.producer,
@@ -156,23 +179,18 @@ pub(crate) fn add(
         version: protocol.level(),
         may_wait: false,
     };
-    Ok((partition, add))
+    (partition, add)
 }
 
 /// Asks if the partitions have joined the transaction.
-pub(crate) fn verify(
-    desk: &mut Desk,
-    asker: &Asker,
-    txn: Named,
-    places: Vec<TxnPartition>,
-) -> Result<Asked<Verify>, ErrorCode> {
-    let partition = txn.place(desk, asker)?;
+pub(crate) fn verify(desk: &mut Desk, txn: Named, places: Vec<TxnPartition>) -> Asked<Verify> {
+    let partition = desk.txn_partition(&txn.transactional_id);
     let verify = Verify {
         transactional_id: txn.transactional_id,
         producer: txn.producer,
         places,
     };
-    Ok((partition, verify))
+    (partition, verify)
 }
 
 /// The question of a partition that joins a transaction to its coordinator, on whichever broker that is.
@@ -184,20 +202,10 @@ pub(super) fn join_question(desk: &mut Desk, join: Join) -> Asked<LeaderJoin> {
 }
 
 /// The offsets of a group become part of the transaction, which is the partition of their log.
-pub(crate) fn add_offsets(
-    desk: &mut Desk,
-    asker: &Asker,
-    txn: Named,
-    group_id: &str,
-) -> Result<Asked<Add>, ErrorCode> {
-    if !asker.may(Operation::Read, Resource::group(group_id)) {
-        return Err(ErrorCode::GroupAuthorizationFailed);
-    }
-    let place = (
-        meta::name::OFFSETS.to_owned(),
-        desk.group_partition(group_id),
-    );
-    add(desk, asker, txn, vec![place], Protocol::ClientAdds)
+pub(crate) fn add_offsets(desk: &mut Desk, txn: Named, group: Granted<'_>) -> Asked<Add> {
+    let partition = desk.coordinator_of(group, Operation::Read);
+    let place = (meta::name::OFFSETS.to_owned(), partition);
+    add(desk, txn, vec![place], Protocol::ClientAdds)
 }
 
 /// The end of a transaction.
@@ -208,13 +216,8 @@ pub(crate) struct End {
     pub(crate) fresh: Option<ProducerId>,
 }
 
-pub(crate) fn end(
-    desk: &mut Desk,
-    asker: &Asker,
-    txn: Named,
-    end: End,
-) -> Result<Asked<txn::End>, ErrorCode> {
-    let partition = txn.place(desk, asker)?;
+pub(crate) fn end(desk: &mut Desk, txn: Named, end: End) -> Asked<txn::End> {
+    let partition = desk.txn_partition(&txn.transactional_id);
     let end = txn::End {
         transactional_id: txn.transactional_id,
         producer: txn.producer,
@@ -222,10 +225,29 @@ pub(crate) fn end(
         version: end.protocol.level(),
         fresh: end.fresh,
     };
-    Ok((partition, end))
+    (partition, end)
+}
+
+/// Where a transaction stands.
+pub(crate) fn describe(desk: &mut Desk, granted: Granted<'_>) -> Asked<Describe> {
+    let transactional_id = granted.transactional_id(Operation::Describe).to_owned();
+    let partition = desk.txn_partition(&transactional_id);
+    (partition, Describe { transactional_id })
+}
+
+/// The leave to write markers: an operator's, or a node's.
+#[derive(Clone, Copy)]
+pub(crate) struct MayMark(());
+
+impl MayMark {
+    pub(crate) fn ask(asker: &Asker) -> Result<MayMark, ErrorCode> {
+        let alters = asker.grant(Operation::Alter, Resource::CLUSTER);
+        let acts = |_| asker.grant(Operation::ClusterAction, Resource::CLUSTER);
+        alters.or_else(acts).map(|_| MayMark(()))
+    }
 }
 
 /// A marker in one partition, as an operator writes it where a transaction hangs (KIP-664).
-pub(crate) fn mark(place: TxnPartition, marker: Marker) -> Asked<Mark> {
+pub(crate) fn mark(_: MayMark, place: TxnPartition, marker: Marker) -> Asked<Mark> {
     (place.1, Mark(place, marker))
 }

@@ -13,6 +13,7 @@ use partition::{Guard, Partition, Warrant};
 use wire::ErrorCode;
 
 use super::asking::{Asking, only};
+use super::guard::Opened;
 use super::produce::{Joining, Produce, Produced, Producing, Refusal, append_all};
 use super::query::{Joined, LeaderJoin};
 use super::txns::join_question;
@@ -21,6 +22,7 @@ use crate::asker::Asker;
 use crate::asker::Origin;
 use crate::error;
 use crate::mail::question::Join;
+use security::authorize::Operation;
 
 /// The warrant of each batch by its number, or the reason why it has none; batches not named need none.
 #[derive(Default)]
@@ -84,7 +86,7 @@ pub(super) fn begin(
     let adds = request.joining == Joining::Adds;
     let waives = !adds && !desk.verifies_txns();
     let (mut numbers, mut places) = (Vec::new(), Vec::new());
-    for unopened in unopened(desk, &request, producer) {
+    for unopened in unopened(desk, asker, &request, producer) {
         let number = unopened.number;
         let guard = match unopened.guard {
             Ok(guard) => guard,
@@ -168,17 +170,24 @@ impl Verifying {
     }
 }
 
-fn unopened(desk: &mut Desk, request: &Produce, producer: Producer) -> Vec<Unopened> {
+/// The batches whose partitions have no open transaction of the producer. Those that the asker may not write join none.
+fn unopened(
+    desk: &mut Desk,
+    asker: &Asker,
+    request: &Produce,
+    producer: Producer,
+) -> Vec<Unopened> {
     let mut unopened = Vec::new();
     let topics = desk.topics();
     for (number, batch) in request.batches.iter().enumerate() {
         let (id, name) = &request.topics[batch.topic as usize];
-        let topic = topics.find(*id, name);
+        let topic = Opened::find(&topics, asker, Operation::Write, (*id, name)).ok();
         let partition = topic.and_then(|topic| topic.partition(batch.index).ok());
         // A partition that is not here is refused by name, as without a transaction.
         let (Some(topic), Some(partition)) = (topic, partition) else {
             continue;
         };
+        let partition = partition.get(Operation::Write);
         let Some((_, first)) = transactional(&batch.records) else {
             continue;
         };
@@ -187,7 +196,7 @@ fn unopened(desk: &mut Desk, request: &Produce, producer: Producer) -> Vec<Unope
         if let Some(guard) = begun.map_err(|error| error::producer(&error)).transpose() {
             unopened.push(Unopened {
                 number,
-                place: (topic.name.as_ref().to_owned(), batch.index),
+                place: (topic.name().as_ref().to_owned(), batch.index),
                 partition: Arc::clone(partition),
                 guard,
             });
@@ -201,6 +210,12 @@ impl Desk {
         let broker = &self.shared.catalog.config().broker;
         broker.flag("transaction.partition.verification.enable")
     }
+}
+
+/// True if any of the batches is part of a transaction.
+pub(super) fn is_transactional(request: &Produce) -> bool {
+    let mut all = request.batches.iter();
+    all.any(|batch| transactional(&batch.records).is_some())
 }
 
 /// The one producer of the transactional batches, if there are any.

@@ -68,7 +68,7 @@ pub struct Change {
 }
 
 /// The resource that a request names; the kind is as it came, known or not.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Named {
     pub kind: i8,
     pub name: String,

@@ -8,11 +8,13 @@ use coord::group::ask::{
 };
 use coord::txn::Producer;
 use model::{LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Ticket, WaiterKey};
+use security::authorize::Operation;
 use wire::ErrorCode;
 use wire::messages::FindCoordinatorRequest;
 
 use super::pair::*;
 use crate::asker::Asker;
+use crate::asker::access::Resource;
 use crate::event_loop::bench::encoded;
 use crate::mail::question::Reach;
 use crate::ops::asking::{Asking, Awaited, Awaiting, only};
@@ -320,6 +322,8 @@ fn a_transaction_is_begun_and_ended_at_the_broker_that_coordinates_it() {
     let mut door = Door::new(SECOND);
     let asker = door.asker.clone();
     let request = InitProducer {
+        in_two_phases: false,
+        is_sound: true,
         transactional_id: Some(ID.to_owned()),
         timeout_ms: 60_000,
         expected: None,
@@ -329,14 +333,14 @@ fn a_transaction_is_begun_and_ended_at_the_broker_that_coordinates_it() {
     };
     let producer = door.ask_one(*question).flatten().expect("an identity");
     assert_eq!(producer.epoch, ProducerEpoch(0));
-    let named = |producer| Named {
-        transactional_id: ID.to_owned(),
-        producer,
+    let named = |producer| {
+        let granted = asker.grant(Operation::Write, Resource::transactional_id(ID));
+        Named::new(granted.expect("nobody is refused"), producer)
     };
     let places = vec![(TOPIC.to_owned(), 0), (TOPIC.to_owned(), 1)];
     let adds = Protocol::ClientAdds;
-    let add = txns::add(door.desk(), &asker, named(producer), places.clone(), adds);
-    let added = door.ask_one(add.expect("it may"));
+    let add = txns::add(door.desk(), named(producer), places.clone(), adds);
+    let added = door.ask_one(add);
     assert_eq!(added, Ok(Ok(())));
 
     let describe = coord::txn::Describe {
@@ -356,11 +360,11 @@ fn a_transaction_is_begun_and_ended_at_the_broker_that_coordinates_it() {
         id: ProducerId(producer.id.0 + 1),
         ..producer
     };
-    let ended = txns::end(door.desk(), &asker, named(stranger), end(adds));
-    let ended = door.ask_one(ended.expect("it may")).flatten();
+    let ended = txns::end(door.desk(), named(stranger), end(adds));
+    let ended = door.ask_one(ended).flatten();
     assert_eq!(ended, Err(ErrorCode::InvalidProducerIdMapping));
-    let ended = txns::end(door.desk(), &asker, named(producer), end(adds));
-    let ended = door.ask_one(ended.expect("it may")).flatten();
+    let ended = txns::end(door.desk(), named(producer), end(adds));
+    let ended = door.ask_one(ended).flatten();
     assert_eq!(ended, Ok(producer), "a client that adds keeps its epoch");
     door.pair.run();
     let described = door.ask_one((0, describe));

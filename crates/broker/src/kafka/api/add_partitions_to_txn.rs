@@ -12,11 +12,14 @@ use wire::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::txn::{fenced, producer};
+use crate::asker::Asker;
+use crate::asker::access::Resource;
 use crate::kafka::call::Call;
 use crate::mail::question::Join;
 use crate::net::Outcome;
 use crate::ops::query::Joined;
 use crate::ops::txns::{self, Asked, Named, Protocol};
+use security::authorize::Operation;
 
 /// First version that names several transactions.
 const BATCH_VERSION: i16 = 4;
@@ -41,32 +44,19 @@ pub(crate) fn on_add_partitions_to_txn(
             topics: request.v3_and_below_topics,
         }]
     };
-    let refused: Vec<Option<TopicResults>> = transactions
-        .iter()
-        .map(|txn| refuse_unknown(call, &txn.topics, version))
-        .collect();
-    let asked = transactions.iter().zip(&refused);
-    let asked: Vec<AddPartitionsToTxnTransaction> = asked
-        .filter(|(_, refused)| refused.is_none())
-        .map(|(txn, _)| txn.clone())
-        .collect();
-    let mut questions = Vec::with_capacity(asked.len());
-    let mut denied = Vec::with_capacity(asked.len());
-    for txn in asked {
+    let mut questions = Vec::with_capacity(transactions.len());
+    let mut refused: Vec<Option<TopicResults>> = Vec::with_capacity(transactions.len());
+    for txn in &transactions {
         match question(call, txn, version) {
             Ok(question) => {
                 questions.push(question);
-                denied.push(None);
+                refused.push(None);
             }
-            Err(code) => denied.push(Some(code)),
+            Err(results) => refused.push(Some(results)),
         }
     }
     call.ask_all(questions, move |call, told| {
         let mut told = told.into_iter();
-        let mut told = denied.into_iter().map(|denied| match denied {
-            Some(code) => Err(code),
-            None => told.next().unwrap_or(Err(ErrorCode::NotCoordinator)),
-        });
         let results = transactions.into_iter().zip(refused).map(|(txn, refused)| {
             let topic_results = refused.unwrap_or_else(|| {
                 let told = told.next().unwrap_or(Err(ErrorCode::NotCoordinator));
@@ -95,17 +85,39 @@ pub(crate) fn on_add_partitions_to_txn(
     })
 }
 
-/// With a partition that does not exist, or that a client has no business in, nothing is added at all.
-fn refuse_unknown(
+/// The transaction, for its own client, or for a broker that asked its client before.
+fn named(
+    asker: &Asker,
+    txn: &AddPartitionsToTxnTransaction,
+    version: i16,
+) -> Result<Named, ErrorCode> {
+    let producer = producer(txn.producer_id, txn.producer_epoch);
+    if version < BATCH_VERSION {
+        let id = Resource::transactional_id(&txn.transactional_id);
+        let granted = asker.grant(Operation::Write, id)?;
+        return Ok(Named::new(granted, producer));
+    }
+    let granted = asker.grant(Operation::ClusterAction, Resource::CLUSTER)?;
+    let id = txn.transactional_id.clone();
+    Ok(Named::for_node(granted, id, producer))
+}
+
+/// With a partition that does not exist, or that a client may not write, nothing is added at all.
+fn refuse_topics(
     call: &mut Call<'_>,
     asked: &[AddPartitionsToTxnTopic],
     version: i16,
 ) -> Option<TopicResults> {
     let topics = call.desk.topics();
+    let asker = &call.asker;
+    let writes = |name: &str| {
+        let topic = Resource::topic(name);
+        asker.grant(Operation::Write, topic).is_ok()
+    };
     let refusal = |name: &str, index: i32| {
-        let topic = topics.named(name);
-        let is_there = topic.is_some_and(|topic| topic.has(index));
-        if version < BATCH_VERSION && meta::name::is_internal(name) {
+        let is_there = topics.named(name).is_some_and(|topic| topic.has(index));
+        // Brokers have asked their client.
+        if version < BATCH_VERSION && (meta::name::is_internal(name) || !writes(name)) {
             Some(ErrorCode::TopicAuthorizationFailed)
         } else if !is_there {
             Some(ErrorCode::UnknownTopicOrPartition)
@@ -125,27 +137,30 @@ fn refuse_unknown(
     })
 }
 
+/// The question to the coordinator, or the results of a transaction that is refused before.
 fn question(
     call: &mut Call<'_>,
-    txn: AddPartitionsToTxnTransaction,
+    txn: &AddPartitionsToTxnTransaction,
     version: i16,
-) -> Result<Asked<Join>, ErrorCode> {
-    let places = places(&txn.topics);
-    let named = Named {
-        transactional_id: txn.transactional_id,
-        producer: producer(txn.producer_id, txn.producer_epoch),
-    };
-    if txn.verify_only {
-        let (partition, verify) = txns::verify(call.desk, &call.asker, named, places)?;
-        return Ok((partition, Join::Verify(verify)));
+) -> Result<Asked<Join>, TopicResults> {
+    let named = named(&call.asker, txn, version);
+    let named = named.map_err(|code| answers(&txn.topics, |_, _| code))?;
+    if let Some(refused) = refuse_topics(call, &txn.topics, version) {
+        return Err(refused);
     }
-    let protocol = if version >= BATCH_VERSION {
-        Protocol::BrokerAdds
+    let places = places(&txn.topics);
+    Ok(if txn.verify_only {
+        let (partition, verify) = txns::verify(call.desk, named, places);
+        (partition, Join::Verify(verify))
     } else {
-        Protocol::ClientAdds
-    };
-    let (partition, add) = txns::add(call.desk, &call.asker, named, places, protocol)?;
-    Ok((partition, Join::Add(add)))
+        let protocol = if version >= BATCH_VERSION {
+            Protocol::BrokerAdds
+        } else {
+            Protocol::ClientAdds
+        };
+        let (partition, add) = txns::add(call.desk, named, places, protocol);
+        (partition, Join::Add(add))
+    })
 }
 
 fn places(topics: &[AddPartitionsToTxnTopic]) -> Vec<TxnPartition> {

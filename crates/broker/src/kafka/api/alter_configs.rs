@@ -46,10 +46,7 @@ pub(crate) fn handle(
 fn result(named: Named, answer: Result<(), Refused<AlterError>>) -> AlterConfigsResourceResponse {
     let (code, error_message) = match answer {
         Ok(()) => (ErrorCode::None, None),
-        Err(refused) => (
-            refusal::alter_refused(&named, &refused),
-            refusal::message(&refused),
-        ),
+        Err(refused) => refusal::alter_refused(&named, &refused),
     };
     AlterConfigsResourceResponse {
         error_code: code.code(),

@@ -13,6 +13,9 @@ use crate::kafka::call::Call;
 use crate::net::Outcome;
 use crate::ops::groups;
 
+const HIDDEN_TOPICS: &str =
+    "The group has described topic(s) that the client is not authorized to describe.";
+
 pub(crate) fn on_consumer_group_describe(
     call: &mut Call<'_>,
     request: ConsumerGroupDescribeRequest,
@@ -64,6 +67,8 @@ fn described(
         },
         Err(code) => DescribedGroup {
             error_code: code.code(),
+            error_message: (code == ErrorCode::TopicAuthorizationFailed)
+                .then(|| HIDDEN_TOPICS.to_owned()),
             group_id,
             ..Default::default()
         },

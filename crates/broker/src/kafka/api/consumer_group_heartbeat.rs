@@ -1,6 +1,6 @@
 //! ConsumerGroupHeartbeat (KIP-848): joins, leaves, reports what a member owns, and brings its next assignment.
 
-use coord::group::ask::{self, ConsumerHeartbeat, Standing};
+use coord::group::ask::{self, ConsumerHeartbeat, Sight, Standing};
 use coord::group::{Client, Refusal};
 use model::PartitionIndex;
 use wire::messages::consumer_group_heartbeat_request::TopicPartitions as ReportedTopic;
@@ -49,6 +49,7 @@ fn beat(
         rebalance_timeout_ms: (timeout_ms != SAME_TIMEOUT).then_some(timeout_ms),
         topic_names: request.subscribed_topic_names,
         pattern: request.subscribed_topic_regex,
+        sight: Sight::default(),
         assignor: request.server_assignor,
         owned: (request.topic_partitions).map(|topics| topics.into_iter().map(owned).collect()),
         brings_member_id: version >= OWN_MEMBER_ID_VERSION,

@@ -3,12 +3,13 @@
 use config::Description;
 use meta::Record;
 use meta::decide::Uuids;
-use meta::decide::create_topics::{CreateTopicError, CreatedTopic, NewTopic};
+use meta::decide::create_topics::{CreateTopicError, NewTopic};
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
 use wire::messages::{CreateTopicsRequest, CreateTopicsResponse};
 
 use super::refusal::{self, TOPIC};
+use crate::ops::topics::Created;
 use crate::ops::view::View;
 use crate::ops::{Mode, Refused, topics};
 
@@ -55,13 +56,16 @@ fn wanted(topic: &CreatableTopic) -> NewTopic {
 
 fn result(
     name: String,
-    answer: Result<CreatedTopic, Refused<CreateTopicError>>,
+    answer: Result<Created, Refused<CreateTopicError>>,
     broker: &config::Broker,
 ) -> CreatableTopicResult {
     match answer {
-        Ok(topic) => CreatableTopicResult {
+        Ok(Created {
+            id,
+            seen: Ok(topic),
+        }) => CreatableTopicResult {
             name,
-            topic_id: topic.id,
+            topic_id: id,
             error_message: None,
             num_partitions: topic.partitions,
             replication_factor: topic.replication_factor,
@@ -74,10 +78,22 @@ fn result(
             ),
             ..CreatableTopicResult::default()
         },
+        Ok(Created {
+            id,
+            seen: Err(code),
+        }) => CreatableTopicResult {
+            name,
+            topic_id: id,
+            topic_config_error_code: code.code(),
+            num_partitions: -1,
+            replication_factor: -1,
+            configs: Some(Vec::new()),
+            ..CreatableTopicResult::default()
+        },
         Err(refused) => CreatableTopicResult {
             name,
             error_code: refusal::of(&refused, TOPIC, refusal::create_topic).code(),
-            error_message: refusal::message(&refused),
+            error_message: refusal::told(&refused, TOPIC),
             num_partitions: -1,
             replication_factor: -1,
             configs: Some(Vec::new()),

@@ -1,6 +1,7 @@
 //! DeleteTopics: by name, and by id since version 6 (KIP-516).
 
 use meta::Record;
+use meta::decide::Uuids;
 use meta::decide::delete_topics::Target;
 use wire::messages::delete_topics_response::DeletableTopicResult;
 use wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
@@ -20,6 +21,7 @@ pub(crate) fn handle(
     request: &DeleteTopicsRequest,
     version: i16,
     view: &View<'_>,
+    uuids: &mut dyn Uuids,
 ) -> (Vec<Record>, DeleteTopicsResponse) {
     let targets: Vec<Target> = if STATES_FROM <= version {
         request
@@ -53,7 +55,8 @@ pub(crate) fn handle(
             result(target, code, Some(words.into()))
         }
         Err(DeleteRefusal::Unauthorised) => {
-            result(target, ErrorCode::TopicAuthorizationFailed, None)
+            let code = ErrorCode::TopicAuthorizationFailed;
+            result(target, code, Some(code.message().into()))
         }
         Err(DeleteRefusal::Because(error)) => result(
             target,
@@ -61,7 +64,11 @@ pub(crate) fn handle(
             Some(error.to_string()),
         ),
     };
-    let responses = answers.into_iter().map(answer).collect();
+    let mut responses: Vec<DeletableTopicResult> = answers.into_iter().map(answer).collect();
+    if view.asker.authority.is_some() {
+        // The place of an answer must not tell topics that are not there from those that the asker may not see.
+        responses.sort_by_cached_key(|_| uuids.next());
+    }
     (
         records,
         DeleteTopicsResponse {
@@ -83,7 +90,7 @@ fn result(target: Target, code: ErrorCode, error_message: Option<String>) -> Del
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::api::fixture::Fixture;
+    use crate::kafka::api::fixture::{Fixture, uuids};
     use wire::messages::delete_topics_request::DeleteTopicState;
 
     #[test]
@@ -99,6 +106,7 @@ mod tests {
                 },
                 6,
                 &fixture.view(),
+                &mut uuids(),
             );
             assert_eq!(records.len(), 1);
             assert_eq!(
@@ -127,7 +135,7 @@ mod tests {
             topics: vec![by(None, id), by(Some("t"), Uuid::ZERO)],
             ..Default::default()
         };
-        let (records, response) = handle(&request, 6, &fixture.view());
+        let (records, response) = handle(&request, 6, &fixture.view(), &mut uuids());
         assert_eq!(records, []);
         let target = Target {
             name: Some("t".into()),
@@ -145,7 +153,7 @@ mod tests {
             topic_names: names,
             ..Default::default()
         };
-        let (records, response) = handle(&request, 5, &Fixture::new("").view());
+        let (records, response) = handle(&request, 5, &Fixture::new("").view(), &mut uuids());
         let codes: Vec<i16> = response
             .responses
             .iter()
@@ -162,7 +170,7 @@ mod tests {
             ..Default::default()
         };
         for (version, code) in [(1, 42), (3, 73)] {
-            let (records, response) = handle(&request, version, &fixture.view());
+            let (records, response) = handle(&request, version, &fixture.view(), &mut uuids());
             assert_eq!((records.len(), response.responses[0].error_code), (0, code));
         }
     }

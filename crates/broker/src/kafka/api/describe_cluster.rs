@@ -11,6 +11,7 @@ use crate::asker::access::Resource;
 use crate::kafka::call::Call;
 use crate::net::Outcome;
 use crate::ops::cluster::{self, Quorum};
+use security::authorize::Operation;
 
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
@@ -39,7 +40,12 @@ pub(crate) fn on_describe_cluster(call: &mut Call<'_>, request: DescribeClusterR
     } else {
         Door::Broker
     };
-    let response = handle(&request, &view, &door);
+    // Controllers show themselves to those alone who may alter the cluster.
+    let alters = call.asker.grant(Operation::Alter, Resource::CLUSTER);
+    let response = match (&door, alters) {
+        (Door::Controller(_), Err(code)) => refusal(code, code.message().to_owned()),
+        _ => handle(&request, &view, &door),
+    };
     call.reply(ApiKey::DescribeCluster, &response)
 }
 
@@ -93,9 +99,8 @@ fn handle(
         controller_id,
         endpoint_type: own,
         brokers,
-        cluster_authorized_operations: super::operations(
+        cluster_authorized_operations: super::cluster_operations(
             view,
-            Resource::CLUSTER,
             request.include_cluster_authorized_operations,
         ),
         ..DescribeClusterResponse::default()

@@ -11,7 +11,11 @@ use wire::messages::describe_configs_response::{
 };
 use wire::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 
+use super::refusal;
+use crate::asker::access::Resource as Access;
+use crate::ops::guard::{Allowed, Leave};
 use crate::ops::view::View;
+use security::authorize::Operation;
 
 /// A million settings looked at for one answer, told or not: half a second of a network thread, and the topics of a large cluster.
 /// Past it resources are refused, as past [`BYTES_MAX`], and the client asks again for fewer.
@@ -58,12 +62,39 @@ pub(crate) fn handle(request: &DescribeConfigsRequest, view: &View<'_>) -> Descr
         settings: SETTINGS_MAX,
         bytes: BYTES_MAX,
     };
-    let results = request.resources.iter();
+    let (allowed, denied) =
+        Allowed::divide(&request.resources, |resource| may_describe(view, resource));
+    let allowed = allowed.into_inner().into_iter();
+    let allowed = allowed.map(|resource| describe(resource, request, view, &mut room));
     DescribeConfigsResponse {
-        results: results
-            .map(|resource| describe(resource, request, view, &mut room))
-            .collect(),
+        results: allowed.chain(denied.into_iter().map(refused)).collect(),
         ..DescribeConfigsResponse::default()
+    }
+}
+
+/// Nothing for a resource of no kind that has settings: that is refused whoever asks.
+fn may_describe(view: &View<'_>, resource: &DescribeConfigsResource) -> Result<Leave, ErrorCode> {
+    let name = resource.resource_name.as_str();
+    let of = match ResourceKind::from_wire(resource.resource_type) {
+        Some(ResourceKind::Topic) => Access::topic(name),
+        Some(ResourceKind::Group) => Access::group(name),
+        Some(ResourceKind::Broker | ResourceKind::ClientMetrics) => Access::CLUSTER,
+        None if resource.resource_type == BROKER_LOGGER => Access::CLUSTER,
+        None => return Ok(Leave::UNASKED),
+    };
+    view.asker
+        .grant(Operation::DescribeConfigs, of)
+        .map(Leave::from)
+}
+
+fn refused(resource: &DescribeConfigsResource) -> DescribeConfigsResult {
+    let code = refusal::denied_settings(resource.resource_type);
+    DescribeConfigsResult {
+        error_code: code.code(),
+        error_message: Some(code.message().to_owned()),
+        resource_type: resource.resource_type,
+        resource_name: resource.resource_name.clone(),
+        configs: Vec::new(),
     }
 }
 

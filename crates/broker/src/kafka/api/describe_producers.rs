@@ -1,16 +1,38 @@
 //! DescribeProducers: the idempotent producers a partition remembers (KIP-664), of each partition once.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
+use partition::Partition;
 use wire::messages::describe_producers_response::{
     PartitionResponse, ProducerState, TopicResponse,
 };
 use wire::messages::{DescribeProducersRequest, DescribeProducersResponse};
 use wire::{ApiKey, ErrorCode};
 
+use crate::asker::Asker;
+use crate::asker::access::Resource;
 use crate::error;
 use crate::kafka::call::Call;
 use crate::net::Outcome;
+use crate::ops::guard::Opened;
+use crate::topics::Topics;
+use security::authorize::Operation;
+
+/// The partition, for those who may read it. A name that no topic can have is refused whoever asks.
+fn open<'a>(
+    topics: &'a Topics,
+    asker: &Asker,
+    name: &str,
+    index: i32,
+) -> Result<&'a Arc<Partition>, ErrorCode> {
+    meta::name::check(name).map_err(|_| ErrorCode::InvalidTopicException)?;
+    let granted = asker.grant(Operation::Read, Resource::topic(name))?;
+    let topic = Opened::named(topics, granted, Operation::Read);
+    let topic = topic.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let partition = topic.partition(index).map_err(error::absent)?;
+    Ok(partition.get(Operation::Read))
+}
 
 pub(crate) fn on_describe_producers(
     call: &mut Call<'_>,
@@ -22,11 +44,12 @@ pub(crate) fn on_describe_producers(
             partition_index: index,
             ..Default::default()
         };
-        match topics.partition(name, index) {
-            Err(_) if meta::name::check(name).is_err() => {
-                response.error_code = ErrorCode::InvalidTopicException.code();
+        match open(&topics, &call.asker, name, index) {
+            Err(code) => {
+                response.error_code = code.code();
+                response.error_message = (code == ErrorCode::TopicAuthorizationFailed)
+                    .then(|| code.message().to_owned());
             }
-            Err(why) => response.error_code = error::absent(why).code(),
             // Its producers were not read, or are those of a log that nobody may trust any more.
             Ok(partition) if partition.is_offline() => {
                 response.error_code = ErrorCode::KafkaStorageError.code();

@@ -12,6 +12,7 @@ use wire::{ErrorCode, Uuid};
 use super::{NO_OPERATIONS, number, numbers, offline};
 use crate::asker::access::Resource;
 use crate::ops::view::View;
+use security::authorize::Operation;
 
 #[must_use]
 pub(crate) fn handle(
@@ -39,12 +40,15 @@ pub(crate) fn handle(
     else {
         return refuse(request);
     };
+    let sees = |name: &&str| {
+        let topic = Resource::topic(name);
+        view.asker.grant(Operation::Describe, topic).is_ok()
+    };
+    // Those that are hidden take no room, and come behind all others; among all topics they are left out.
+    let (asked, hidden): (Vec<&str>, Vec<&str>) = asked.into_iter().partition(sees);
     let names: Box<dyn Iterator<Item = &str>> = if request.topics.is_empty() {
-        Box::new(
-            view.image
-                .topics_from(from)
-                .map(|topic| topic.name.as_ref()),
-        )
+        let all = view.image.topics_from(from);
+        Box::new(all.map(|topic| topic.name.as_ref()).filter(sees))
     } else {
         Box::new(asked.into_iter())
     };
@@ -69,7 +73,18 @@ pub(crate) fn handle(
             break;
         }
     }
+    response.topics.extend(hidden.into_iter().map(denied));
     response
+}
+
+/// A topic that may not be seen, whether it is there or not.
+fn denied(name: &str) -> DescribeTopicPartitionsResponseTopic {
+    DescribeTopicPartitionsResponseTopic {
+        error_code: ErrorCode::TopicAuthorizationFailed.code(),
+        name: Some(name.into()),
+        topic_authorized_operations: NO_OPERATIONS,
+        ..DescribeTopicPartitionsResponseTopic::default()
+    }
 }
 
 fn cursor(name: &str, partition: usize) -> Cursor {

@@ -1,13 +1,17 @@
 //! DescribeTransactions: where transactions stand, by their ids (KIP-664).
 
-use coord::txn::{Describe, Described};
+use coord::txn::Described;
 use wire::messages::describe_transactions_response::{TopicData, TransactionState};
 use wire::messages::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
+use crate::asker::Asker;
+use crate::asker::access::Resource;
 use crate::kafka::call::Call;
 use crate::net::Outcome;
 use crate::ops::once::keep_once;
+use crate::ops::txns;
+use security::authorize::Operation;
 
 pub(crate) fn on_describe_transactions(
     call: &mut Call<'_>,
@@ -15,24 +19,26 @@ pub(crate) fn on_describe_transactions(
 ) -> Outcome {
     let mut ids = request.transactional_ids;
     keep_once(&mut ids);
-    let questions = ids
-        .iter()
-        .map(|id| {
-            let describe = Describe {
-                transactional_id: id.clone(),
-            };
-            (call.desk.txn_partition(id), describe)
-        })
-        .collect();
+    let mut questions = Vec::with_capacity(ids.len());
+    let mut denied = Vec::with_capacity(ids.len());
+    for id in &ids {
+        let of = Resource::transactional_id(id);
+        let granted = call.asker.grant(Operation::Describe, of);
+        let asked = granted.map(|granted| txns::describe(call.desk, granted));
+        denied.push(asked.map(|question| questions.push(question)).err());
+    }
     call.ask_all(questions, |call, told| {
-        let described = told.into_iter().zip(ids).map(|(told, id)| {
-            let told = if id.is_empty() {
-                Err(ErrorCode::InvalidRequest)
-            } else {
-                told
+        let mut told = told.into_iter();
+        let mut told = move || told.next().unwrap_or(Err(ErrorCode::NotCoordinator));
+        let described = denied.into_iter().zip(ids).map(|(denied, id)| {
+            let told = match denied {
+                Some(code) => Err(code),
+                None => told(),
             };
             match told {
-                Ok(Some(found)) => state(found),
+                Err(code @ ErrorCode::TransactionalIdAuthorizationFailed) => refuse(id, code),
+                _ if id.is_empty() => refuse(id, ErrorCode::InvalidRequest),
+                Ok(Some(found)) => state(found, &call.asker),
                 Ok(None) => refuse(id, ErrorCode::TransactionalIdNotFound),
                 Err(code) => refuse(id, code),
             }
@@ -53,7 +59,8 @@ fn refuse(transactional_id: String, code: ErrorCode) -> TransactionState {
     }
 }
 
-fn state(found: Described) -> TransactionState {
+/// Topics that the asker may not see are left out.
+fn state(found: Described, asker: &Asker) -> TransactionState {
     let mut topics: Vec<TopicData> = Vec::new();
     // In the order of their names, so that those of one topic are neighbours.
     for (topic, partition) in found.places {
@@ -65,6 +72,10 @@ fn state(found: Described) -> TransactionState {
             }),
         }
     }
+    topics.retain(|topic| {
+        let topic = Resource::topic(&topic.topic);
+        asker.grant(Operation::Describe, topic).is_ok()
+    });
     TransactionState {
         error_code: 0,
         transactional_id: found.transactional_id,

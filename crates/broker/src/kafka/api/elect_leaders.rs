@@ -7,8 +7,10 @@ use wire::messages::elect_leaders_response::{PartitionResult, ReplicaElectionRes
 use wire::messages::{ElectLeadersRequest, ElectLeadersResponse};
 
 use super::refusal;
+use crate::asker::access::Resource;
 use crate::ops::cluster;
 use crate::ops::view::View;
+use security::authorize::Operation;
 
 #[must_use]
 pub(crate) fn handle(
@@ -22,9 +24,15 @@ pub(crate) fn handle(
         topics.iter().map(one).collect()
     });
     let Some(election) = Election::from_wire(request.election_type) else {
-        return (Vec::new(), unknown(request.election_type, asked));
+        let words = format!("Unknown election type {}", request.election_type);
+        let response = refused(ErrorCode::InvalidRequest, &words, asked);
+        return (Vec::new(), response);
     };
-    let (records, elected) = cluster::elect(view, election, asked.as_deref());
+    let granted = match view.asker.grant(Operation::Alter, Resource::CLUSTER) {
+        Ok(granted) => granted,
+        Err(code) => return (Vec::new(), refused(code, code.message(), asked)),
+    };
+    let (records, elected) = cluster::elect(view, granted, election, asked.as_deref());
     let of_topic = |(topic, elected): (String, Vec<Elected>)| ReplicaElectionResult {
         topic,
         partition_result: elected
@@ -52,12 +60,16 @@ fn result(partition_id: i32, answer: Result<(), ElectError>) -> PartitionResult 
 }
 
 /// Refused as a whole, and once more for each partition.
-fn unknown(election: i8, asked: Option<Vec<(String, Vec<i32>)>>) -> ElectLeadersResponse {
-    let error_code = ErrorCode::InvalidRequest.code();
+fn refused(
+    code: ErrorCode,
+    words: &str,
+    asked: Option<Vec<(String, Vec<i32>)>>,
+) -> ElectLeadersResponse {
+    let error_code = code.code();
     let one = |partition_id| PartitionResult {
         partition_id,
         error_code,
-        error_message: Some(format!("Unknown election type {election}")),
+        error_message: Some(words.to_owned()),
     };
     let of_topic = |(topic, partitions): (String, Vec<i32>)| ReplicaElectionResult {
         topic,

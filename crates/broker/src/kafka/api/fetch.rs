@@ -114,12 +114,12 @@ fn scope(call: &Call<'_>, request: &FetchRequest) -> (Kind, Scope) {
         }
         0.. => (Kind::Replica, Scope::of_leader(Isolation::Log)),
         _ => {
-            let isolation = if repairs(call, request.replica_state.replica_epoch) {
-                Isolation::Log
+            let (kind, isolation) = if repairs(call, request.replica_state.replica_epoch) {
+                (Kind::Repair, Isolation::Log)
             } else {
-                isolation(request.isolation_level)
+                (Kind::Comparison, isolation(request.isolation_level))
             };
-            (Kind::Comparison, Scope::of_files(isolation))
+            (kind, Scope::of_files(isolation))
         }
     }
 }
@@ -193,6 +193,8 @@ fn go_on(hall: &mut Hall<'_>, key: WaiterKey, change: impl FnOnce(&mut Fetching)
     let Waiting::Fetch(fetch) = &mut parked.waiting else {
         return;
     };
+    // What it was granted when it was parked may have been taken away since.
+    fetch.fetching.ask_again(&parked.asker);
     change(&mut fetch.fetching);
     let connection = hall.connections.get_mut(parked.address.conn);
     let client = Client {
@@ -249,12 +251,14 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
     let isolation = fetching.isolation();
     let mut fillers = Vec::new();
     let mut leaders = None;
+    let mut denied = Vec::new();
     for ((place, wanted), fetched) in context.wanted.iter().zip(fetching.into_results()) {
         let Fetched {
             result,
             goes_on,
             nearest,
         } = fetched;
+        let is_denied = matches!(result, Err(Refused::Unauthorised));
         let (mut data, records) = match result {
             Ok(read) => found(wanted, read, isolation),
             Err(why) => (refused(wanted, &why, call.version()), Records::AtEnd),
@@ -294,16 +298,15 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
                 wire::Records::External(len)
             }
         });
-        match response.responses.last_mut() {
-            Some(topic) if topic.topic_id == place.topic_id && *topic.topic == *place.topic => {
-                topic.partitions.push(data)
-            }
-            _ => response.responses.push(FetchableTopicResponse {
-                topic: place.topic.to_string(),
-                topic_id: place.topic_id,
-                partitions: vec![data],
-            }),
+        if is_denied {
+            denied.push((place, data));
+        } else {
+            put(&mut response, place, data);
         }
+    }
+    // Behind all others, as in Kafka.
+    for (place, data) in denied {
+        put(&mut response, place, data);
     }
     if let Some(leaders) = leaders {
         let scene = call.scene();
@@ -319,6 +322,19 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
             .collect();
     }
     call.reply_with(ApiKey::Fetch, &response, fillers)
+}
+
+fn put(response: &mut FetchResponse, place: &FollowedPartition, data: PartitionData) {
+    match response.responses.last_mut() {
+        Some(topic) if topic.topic_id == place.topic_id && *topic.topic == *place.topic => {
+            topic.partitions.push(data)
+        }
+        _ => response.responses.push(FetchableTopicResponse {
+            topic: place.topic.to_string(),
+            topic_id: place.topic_id,
+            partitions: vec![data],
+        }),
+    }
 }
 
 fn found(wanted: &FetchPartition, read: Read, isolation: Isolation) -> (PartitionData, Records) {

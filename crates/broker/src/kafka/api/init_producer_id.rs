@@ -21,12 +21,12 @@ pub(crate) fn on_init_producer_id(
 ) -> Outcome {
     // Both or none: the last identity, and which incarnation of it.
     let is_known = request.producer_id != -1;
-    if is_known != (request.producer_epoch != -1) {
-        return refuse_producer_id(call, ErrorCode::InvalidRequest);
-    }
+    let is_sound = is_known == (request.producer_epoch != -1);
     let asked = InitProducer {
         transactional_id: request.transactional_id,
         timeout_ms: request.transaction_timeout_ms,
+        in_two_phases: request.enable2_pc,
+        is_sound,
         expected: is_known.then(|| producer(request.producer_id, request.producer_epoch)),
     };
     init(call, asked, attempt)

@@ -62,7 +62,12 @@ fn response(
     member_id: String,
     version: i16,
 ) -> JoinGroupResponse {
-    let joined = joined.unwrap_or_else(|code| Err(JoinRefusal { code, member_id }));
+    let joined = joined.unwrap_or_else(|code| {
+        // Before a coordinator hears of it, as Kafka's broker answers.
+        let is_denied = code == ErrorCode::GroupAuthorizationFailed;
+        let member_id = if is_denied { String::new() } else { member_id };
+        Err(JoinRefusal { code, member_id })
+    });
     let joined = match joined {
         Ok(joined) => joined,
         Err(JoinRefusal { code, member_id }) => {

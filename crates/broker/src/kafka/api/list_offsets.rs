@@ -12,6 +12,8 @@ use wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::isolation;
+use crate::asker::Asker;
+use crate::asker::access::Resource;
 use crate::error;
 use crate::kafka::call::Call;
 use crate::kafka::hall::Hall;
@@ -19,6 +21,7 @@ use crate::kafka::parked::{Search, Waiting};
 use crate::net::Outcome;
 use crate::ops::Refused;
 use crate::ops::search::{Asked, SearchRefusal, SearchResult, Searching, Spot};
+use security::authorize::Operation;
 
 /// The replica id of one that compares replicas.
 const COMPARISON: i32 = -2;
@@ -48,7 +51,9 @@ pub(crate) fn on_list_offsets(call: &mut Call<'_>, request: ListOffsetsRequest) 
     let key = call.next_key();
     let version = call.version();
     let repeated = repeated(&request);
+    let hidden = hidden(&request, &call.asker);
     let asked = partitions(&request)
+        .filter(|(topic, _)| !hidden.contains(*topic))
         .filter(|(topic, asked)| !repeated.contains(&(*topic, asked.partition_index)))
         .map(|(topic, asked)| Asked {
             topic,
@@ -66,7 +71,11 @@ pub(crate) fn on_list_offsets(call: &mut Call<'_>, request: ListOffsetsRequest) 
         anew: false,
     };
     let searching = Searching::begin(call.desk, &call.asker, asked, scope, key);
-    let search = Search { request, searching };
+    let search = Search {
+        request,
+        hidden,
+        searching,
+    };
     if search.searching.is_whole() {
         answer(call, search)
     } else {
@@ -89,7 +98,11 @@ pub(crate) fn on_piece(hall: &mut Hall<'_>, ticket: Ticket, piece: Piece) {
 }
 
 fn answer(call: &mut Call<'_>, search: Search) -> Outcome {
-    let Search { request, searching } = search;
+    let Search {
+        request,
+        hidden,
+        searching,
+    } = search;
     let repeated = repeated(&request);
     let mut results = searching.into_results();
     let mut answer = |topic: &str, asked: &ListOffsetsPartition| {
@@ -100,7 +113,9 @@ fn answer(call: &mut Call<'_>, search: Search) -> Outcome {
             leader_epoch: LeaderEpoch::NONE.0,
             ..Default::default()
         };
-        if repeated.contains(&(topic, asked.partition_index)) {
+        if hidden.contains(topic) {
+            response.error_code = ErrorCode::TopicAuthorizationFailed.code();
+        } else if repeated.contains(&(topic, asked.partition_index)) {
             response.error_code = ErrorCode::InvalidRequest.code();
         } else if let Some(result) = results.next() {
             tell(&mut response, result, call.version());
@@ -115,11 +130,23 @@ fn answer(call: &mut Call<'_>, search: Search) -> Outcome {
             .map(|asked| answer(&topic.name, asked))
             .collect(),
     });
+    let mut topics: Vec<ListOffsetsTopicResponse> = topics.collect();
+    topics.sort_by_key(|topic| hidden.contains(&topic.name));
     let response = ListOffsetsResponse {
-        topics: topics.collect(),
+        topics,
         ..Default::default()
     };
     call.reply(ApiKey::ListOffsets, &response)
+}
+
+/// Topics that the asker may not see. They come behind all others, and nothing of them is looked at.
+fn hidden(request: &ListOffsetsRequest, asker: &Asker) -> HashSet<String> {
+    let names = request.topics.iter().map(|topic| &topic.name);
+    let is_hidden = |name: &&String| {
+        let topic = Resource::topic(name);
+        asker.grant(Operation::Describe, topic).is_err()
+    };
+    names.filter(is_hidden).cloned().collect()
 }
 
 fn tell(response: &mut ListOffsetsPartitionResponse, result: SearchResult, version: i16) {

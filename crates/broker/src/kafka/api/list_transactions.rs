@@ -9,8 +9,10 @@ use wire::messages::list_transactions_response::TransactionState;
 use wire::messages::{ListTransactionsRequest, ListTransactionsResponse};
 use wire::{ApiKey, ErrorCode};
 
+use crate::asker::access::Resource;
 use crate::kafka::call::Call;
 use crate::net::Outcome;
+use security::authorize::Operation;
 
 pub(crate) fn on_list_transactions(
     call: &mut Call<'_>,
@@ -69,7 +71,11 @@ pub(crate) fn on_list_transactions(
         for told in told {
             match told {
                 Ok(found) => {
-                    let states = found.into_iter().map(|found| TransactionState {
+                    let seen = found.into_iter().filter(|found| {
+                        let id = Resource::transactional_id(&found.transactional_id);
+                        call.asker.grant(Operation::Describe, id).is_ok()
+                    });
+                    let states = seen.map(|found| TransactionState {
                         transactional_id: found.transactional_id,
                         producer_id: found.producer.id.0,
                         transaction_state: found.state.name().to_owned(),

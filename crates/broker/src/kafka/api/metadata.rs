@@ -13,12 +13,15 @@ use wire::messages::{MetadataRequest, MetadataResponse};
 use wire::{ApiKey, ErrorCode, Uuid};
 
 use super::{NO_OPERATIONS, number, offline};
+use crate::asker::Granted;
 use crate::asker::access::Resource;
 use crate::kafka::call::{Attempt, Call};
 use crate::net::Outcome;
 use crate::ops::cluster;
+use crate::ops::guard::{Allowed, Leave};
 use crate::ops::topics::create_by_the_way;
 use crate::ops::view::View;
+use security::authorize::Operation as Access;
 
 /// First version that can ask by id; two versions before had the field without the meaning.
 const IDS_FROM: i16 = 12;
@@ -40,7 +43,7 @@ pub(crate) fn on_metadata(
         .led_by(cluster::leader(call.desk));
     let missing = missing(&request, version, &view);
     if attempt == Attempt::First && !missing.is_empty() {
-        let command = create_by_the_way(&view, &missing);
+        let command = create_by_the_way(&view, missing);
         let again = move |call: &mut Call<'_>, attempt| on_metadata(call, request, attempt);
         return call.change_first(command, again);
     }
@@ -49,27 +52,33 @@ pub(crate) fn on_metadata(
     call.reply(ApiKey::Metadata, &response)
 }
 
-/// Topics that have to be created before this request can be answered well.
+/// Topics that have to be created before this request can be answered well, and that the asker may create.
 #[must_use]
 pub(crate) fn missing<'r>(
     request: &'r MetadataRequest,
     version: i16,
     view: &View<'_>,
-) -> BTreeSet<&'r str> {
-    let Some(topics) = &request.topics else {
-        return BTreeSet::new();
-    };
-    let may = request.allow_auto_topic_creation
-        && view.broker.auto_create_topics
-        && is_sound(topics, version)
-        && !asks_by_id(topics);
-    let names = topics
-        .iter()
-        .filter(|_| may)
-        .filter_map(|topic| topic.name.as_deref());
-    names
-        .filter(|name| view.image.topic(name).is_none() && meta::name::check(name).is_ok())
-        .collect()
+) -> Allowed<&'r str> {
+    let topics = request.topics.as_deref().unwrap_or_default();
+    let creates = creates(request, view) && is_sound(topics, version) && !asks_by_id(topics);
+    let names = topics.iter().filter(|_| creates);
+    let names: BTreeSet<&str> = names.filter_map(|topic| topic.name.as_deref()).collect();
+    let lacks = |name: &&str| view.image.topic(name).is_none() && meta::name::check(name).is_ok();
+    let (missing, _) = Allowed::divide(names, |name| {
+        sees(view, name)?;
+        view.asker.grant_creation(name).map(Leave::from)
+    });
+    missing.filter(lacks)
+}
+
+/// True if topics come to be by this request.
+fn creates(request: &MetadataRequest, view: &View<'_>) -> bool {
+    request.allow_auto_topic_creation && view.broker.auto_create_topics
+}
+
+fn sees<'a>(view: &View<'_>, name: &'a str) -> Result<Granted<'a>, ErrorCode> {
+    let topic = Resource::topic(name);
+    view.asker.grant(Access::Describe, topic)
 }
 
 #[must_use]
@@ -82,11 +91,13 @@ pub(crate) fn handle(request: &MetadataRequest, version: i16, view: &View<'_>) -
         Some(topics) if !is_sound(topics, version) => return refuse(topics),
         Some(topics) if asks_by_id(topics) => by_id(topics, &operations, view, version),
         Some(topics) if 0 < version || !topics.is_empty() => {
-            by_name(topics, &operations, view, version)
+            by_name(topics, &operations, view, (version, creates(request, view)))
         }
+        // Of all topics those that are hidden are left out.
         _ => view
             .image
             .topics()
+            .filter(|topic| sees(view, &topic.name).is_ok())
             .map(|topic| known(topic, &operations, view, version))
             .collect(),
     };
@@ -97,7 +108,7 @@ pub(crate) fn handle(request: &MetadataRequest, version: i16, view: &View<'_>) -
         cluster_id: Some(view.cluster_id.to_owned()).filter(|id| !id.is_empty()),
         controller_id: view.controller_id(),
         topics,
-        cluster_authorized_operations: super::operations(view, Resource::CLUSTER, asks_cluster),
+        cluster_authorized_operations: super::cluster_operations(view, asks_cluster),
         ..MetadataResponse::default()
     }
 }
@@ -133,20 +144,24 @@ fn brokers(view: &View<'_>) -> Vec<MetadataResponseBroker> {
     view.live_brokers().filter_map(describe).collect()
 }
 
-/// Names once each: what is there in the order of the request, then what is not.
+/// Names once each: what is there in the order of the request, then what is not, then what may not be created, then what is hidden,
+/// there or not.
 fn by_name(
     topics: &[MetadataRequestTopic],
     operations: Operations<'_>,
     view: &View<'_>,
-    version: i16,
+    (version, creates): (i16, bool),
 ) -> Vec<MetadataResponseTopic> {
     let mut seen = BTreeSet::new();
     let names = topics
         .iter()
         .filter_map(|topic| topic.name.as_deref())
         .filter(|name| seen.insert(*name));
+    let (shown, hidden): (Vec<&str>, Vec<&str>) = names.partition(|name| sees(view, name).is_ok());
     let (there, absent): (Vec<&str>, Vec<&str>) =
-        names.partition(|name| view.image.topic(name).is_some());
+        (shown.into_iter()).partition(|name| view.image.topic(name).is_some());
+    let may_create = |name: &&str| !creates || view.asker.grant_creation(name).is_ok();
+    let (absent, barred): (Vec<&str>, Vec<&str>) = absent.into_iter().partition(may_create);
     let there = there
         .into_iter()
         .filter_map(|name| view.image.topic(name))
@@ -161,10 +176,29 @@ fn by_name(
         topic_authorized_operations: operations(name),
         ..MetadataResponseTopic::default()
     });
-    there.chain(absent).collect()
+    let barred = barred.into_iter().map(|name| MetadataResponseTopic {
+        is_internal: meta::name::is_internal(name),
+        ..denied(Some(name), Uuid::ZERO)
+    });
+    let hidden = hidden
+        .into_iter()
+        .map(|name| denied(Some(name), Uuid::ZERO));
+    there.chain(absent).chain(barred).chain(hidden).collect()
 }
 
-/// One topic asked for by id makes all others be asked for by id, too: those with a name alone are passed over.
+/// A topic that may not be seen: nothing is said of it but what was asked.
+fn denied(name: Option<&str>, topic_id: Uuid) -> MetadataResponseTopic {
+    MetadataResponseTopic {
+        error_code: ErrorCode::TopicAuthorizationFailed.code(),
+        name: name.map(str::to_owned),
+        topic_id,
+        topic_authorized_operations: NO_OPERATIONS,
+        ..MetadataResponseTopic::default()
+    }
+}
+
+/// One topic asked for by id makes all others be asked for by id, too: those with a name alone are passed over. Ids that nobody has come
+/// first and those of hidden topics last; an id is no secret.
 fn by_id(
     topics: &[MetadataRequestTopic],
     operations: Operations<'_>,
@@ -176,17 +210,20 @@ fn by_id(
         .iter()
         .map(|topic| topic.topic_id)
         .filter(|id| !id.is_zero() && seen.insert(*id));
-    let answer = |id: Uuid| match view.image.topic_by_id(id) {
-        Some(topic) => known(topic, operations, view, version),
-        None => MetadataResponseTopic {
-            error_code: ErrorCode::UnknownTopicId.code(),
-            name: None,
-            topic_id: id,
-            topic_authorized_operations: NO_OPERATIONS,
-            ..MetadataResponseTopic::default()
-        },
-    };
-    ids.map(answer).collect()
+    let (mut unknown, mut shown, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
+    for id in ids {
+        match view.image.topic_by_id(id) {
+            Some(topic) if sees(view, &topic.name).is_ok() => {
+                shown.push(known(topic, operations, view, version));
+            }
+            Some(_) => hidden.push(denied(None, id)),
+            None => unknown.push(MetadataResponseTopic {
+                error_code: ErrorCode::UnknownTopicId.code(),
+                ..denied(None, id)
+            }),
+        }
+    }
+    unknown.into_iter().chain(shown).chain(hidden).collect()
 }
 
 fn known(
@@ -305,7 +342,8 @@ mod tests {
 
     /// The records of what is missing.
     fn create(request: &MetadataRequest, view: &View<'_>) -> Vec<Record> {
-        let topics = implied(view, &missing(request, 9, view));
+        let names = missing(request, 9, view).into_inner().into_iter();
+        let topics = implied(view, &names.collect());
         create_implied(view, topics, &mut uuids())
     }
 
@@ -518,7 +556,8 @@ mod tests {
         ] {
             let mut fixture = Fixture::new(text);
             let records = create(&request(allow), &fixture.view());
-            assert_eq!(missing(&request(allow), 9, &fixture.view()).len(), created);
+            let missing = missing(&request(allow), 9, &fixture.view());
+            assert_eq!(missing.into_inner().len(), created);
             fixture.replay(&records);
             let response = handle(&request(allow), 9, &fixture.view());
             let code = response

@@ -72,6 +72,7 @@ pub(crate) mod update_features;
 pub(crate) mod write_txn_markers;
 
 use partition::Isolation;
+use security::authorize::Operation;
 use wire::ApiKey;
 
 use crate::asker::access::{self, Resource};
@@ -219,6 +220,15 @@ fn operations(view: &View<'_>, resource: Resource<'_>, is_asked: bool) -> i32 {
     }
 }
 
+/// The same of the cluster, whose operations are for those who may describe it.
+fn cluster_operations(view: &View<'_>, is_asked: bool) -> i32 {
+    let sees = || view.asker.grant(Operation::Describe, Resource::CLUSTER);
+    if is_asked && sees().is_err() {
+        return 0;
+    }
+    operations(view, Resource::CLUSTER, is_asked)
+}
+
 /// Operations that were not asked for.
 const NO_OPERATIONS: i32 = i32::MIN;
 
@@ -348,7 +358,7 @@ mod tests {
                     topic_names: names,
                     ..Default::default()
                 };
-                delete_topics::handle(&request, version, view).1
+                delete_topics::handle(&request, version, view, &mut uuids()).1
             },
         );
         check(

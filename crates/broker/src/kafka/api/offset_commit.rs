@@ -75,15 +75,23 @@ fn partition(asked: OffsetCommitRequestPartition) -> CommitPartition {
     }
 }
 
+fn is_denied(partition: &OffsetCommitResponsePartition) -> bool {
+    partition.error_code == ErrorCode::TopicAuthorizationFailed.code()
+}
+
 fn response(
     results: Result<Results, ErrorCode>,
     mut topics: Vec<OffsetCommitResponseTopic>,
 ) -> OffsetCommitResponse {
     let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
     match results {
-        Ok(results) => partitions
-            .zip(results)
-            .for_each(|(partition, result)| partition.error_code = code(result)),
+        Ok(results) => {
+            for (partition, result) in partitions.zip(results) {
+                partition.error_code = code(result);
+            }
+            // Topics that the asker may not read come first.
+            topics.sort_by_key(|topic| !topic.partitions.iter().any(is_denied));
+        }
         Err(code) => partitions.for_each(|partition| partition.error_code = code.code()),
     }
     OffsetCommitResponse {

@@ -48,6 +48,10 @@ fn delete(request: OffsetDeleteRequest) -> DeleteOffsets {
     }
 }
 
+fn is_denied(partition: &OffsetDeleteResponsePartition) -> bool {
+    partition.error_code == ErrorCode::TopicAuthorizationFailed.code()
+}
+
 fn response(
     results: Result<Results, ErrorCode>,
     mut topics: Vec<OffsetDeleteResponseTopic>,
@@ -58,6 +62,8 @@ fn response(
             for (partition, result) in partitions.zip(results) {
                 partition.error_code = code(result);
             }
+            // Topics that the asker may not read come first.
+            topics.sort_by_key(|topic| !topic.partitions.iter().any(is_denied));
             OffsetDeleteResponse {
                 topics,
                 ..Default::default()

@@ -31,7 +31,18 @@ pub(crate) fn of<E>(
     }
 }
 
-/// The words of a refusal.
+/// The words of a refusal, which are those of its code where the asker may not.
+pub(crate) fn told<E: std::fmt::Display>(
+    refused: &Refused<E>,
+    denied: ErrorCode,
+) -> Option<String> {
+    match refused {
+        Refused::Unauthorised => Some(denied.message().to_owned()),
+        Refused::Because(error) => Some(error.to_string()),
+    }
+}
+
+/// The words of a refusal, where none are given to those who may not.
 pub(crate) fn message<E: std::fmt::Display>(refused: &Refused<E>) -> Option<String> {
     match refused {
         Refused::Unauthorised => None,
@@ -40,13 +51,21 @@ pub(crate) fn message<E: std::fmt::Display>(refused: &Refused<E>) -> Option<Stri
 }
 
 /// The code of refused settings of a resource.
-pub(crate) fn alter_refused(named: &Named, refused: &Refused<AlterError>) -> ErrorCode {
-    let denied = match ResourceKind::from_wire(named.kind) {
+pub(crate) fn alter_refused(
+    named: &Named,
+    refused: &Refused<AlterError>,
+) -> (ErrorCode, Option<String>) {
+    let denied = denied_settings(named.kind);
+    (of(refused, denied, alter), told(refused, denied))
+}
+
+/// The code for an asker that may not see, or not change, settings of a kind of resource.
+pub(crate) fn denied_settings(kind: i8) -> ErrorCode {
+    match ResourceKind::from_wire(kind) {
         Some(ResourceKind::Topic) => TOPIC,
         Some(ResourceKind::Group) => ErrorCode::GroupAuthorizationFailed,
         _ => ErrorCode::ClusterAuthorizationFailed,
-    };
-    of(refused, denied, alter)
+    }
 }
 
 #[must_use]

@@ -4,7 +4,6 @@
 //! Served where `esker.client.metrics.enable` is set. What a push unfolds to is bounded, and what all together make the topic grow
 //! by between two looks of retention; nobody waits for it to be durable.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,7 +22,7 @@ use crate::ids::random_uuid;
 use crate::kafka::call::Attempt;
 use crate::kafka::call::Call;
 use crate::net::Outcome;
-use crate::ops::topics::create_by_the_way;
+use crate::ops::topics::create_internal;
 use crate::telemetry::{Identity, Push};
 
 /// Bytes that a push may unfold to, over its own bound: metrics shrink ten times and more, and a record of them must fit its topic.
@@ -140,8 +139,7 @@ fn create_client_metrics(
     let scene = call.scene();
     let shared = Arc::clone(&call.desk.shared);
     let view = scene.view(shared.state.cluster_id());
-    let names = BTreeSet::from([meta::name::CLIENT_METRICS]);
-    let command = create_by_the_way(&view, &names);
+    let command = create_internal(&view, meta::name::CLIENT_METRICS);
     call.change_first(command, again)
 }
 

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use meta::decide::update_features::{Direction, Update, UpdateError};
 use meta::versions::KRAFT_VERSION;
+use security::authorize::Operation;
 use wire::messages::update_features_response::UpdatableFeatureResult;
 use wire::messages::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 use wire::{ApiKey, ErrorCode};
 
 use super::refusal;
+use crate::asker::access::Resource;
 use crate::control::log::{Levels, QuorumLevel};
 use crate::kafka::call::Call;
 use crate::net::Outcome;
@@ -63,7 +65,18 @@ pub(crate) fn handle(
         })
         .collect();
     let mode = Mode::validate_if(request.validate_only);
-    let levels = match cluster::update(view, level, &updates, mode) {
+    let granted = match view.asker.grant(Operation::Alter, Resource::CLUSTER) {
+        Ok(granted) => granted,
+        Err(code) => {
+            let response = UpdateFeaturesResponse {
+                error_code: code.code(),
+                error_message: Some(code.message().to_owned()),
+                ..UpdateFeaturesResponse::default()
+            };
+            return (Levels::default(), response);
+        }
+    };
+    let levels = match cluster::update(view, granted, level, &updates, mode) {
         Ok(levels) => levels,
         Err(error) => return (Levels::default(), refused(&error)),
     };

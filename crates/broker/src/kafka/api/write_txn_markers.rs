@@ -13,48 +13,60 @@ use wire::{ApiKey, ErrorCode};
 
 use crate::kafka::call::Call;
 use crate::net::Outcome;
-use crate::ops::txns;
+use crate::ops::txns::{self, MayMark};
 
 pub(crate) fn on_write_txn_markers(
     call: &mut Call<'_>,
     request: WriteTxnMarkersRequest,
 ) -> Outcome {
+    let may = match MayMark::ask(&call.asker) {
+        Ok(may) => may,
+        Err(code) => return respond(call, &request, || code),
+    };
     let mut questions = Vec::new();
     for asked in &request.markers {
         let marker = marker(asked);
         for (topic, index) in places(asked) {
-            questions.push(txns::mark((topic, index), marker));
+            questions.push(txns::mark(may, (topic, index), marker));
         }
     }
     call.ask_all(questions, move |call, told| {
         let mut told = told.into_iter();
-        let mut next = || match told.next() {
+        respond(call, &request, || match told.next() {
             Some(Err(code)) => refusal(code),
             Some(Ok(_)) | None => ErrorCode::None,
-        };
-        let mut answer = |asked: &WritableTxnMarker| WritableTxnMarkerResult {
-            producer_id: asked.producer_id,
-            topics: asked
-                .topics
-                .iter()
-                .map(|topic| WritableTxnMarkerTopicResult {
-                    name: topic.name.clone(),
-                    partitions: topic
-                        .partition_indexes
-                        .iter()
-                        .map(|index| WritableTxnMarkerPartitionResult {
-                            partition_index: *index,
-                            error_code: next().code(),
-                        })
-                        .collect(),
-                })
-                .collect(),
-        };
-        let response = WriteTxnMarkersResponse {
-            markers: request.markers.iter().map(&mut answer).collect(),
-        };
-        call.reply(ApiKey::WriteTxnMarkers, &response)
+        })
     })
+}
+
+/// `next` gives the code of one partition after the other.
+fn respond(
+    call: &mut Call<'_>,
+    request: &WriteTxnMarkersRequest,
+    mut next: impl FnMut() -> ErrorCode,
+) -> Outcome {
+    let mut answer = |asked: &WritableTxnMarker| WritableTxnMarkerResult {
+        producer_id: asked.producer_id,
+        topics: asked
+            .topics
+            .iter()
+            .map(|topic| WritableTxnMarkerTopicResult {
+                name: topic.name.clone(),
+                partitions: topic
+                    .partition_indexes
+                    .iter()
+                    .map(|index| WritableTxnMarkerPartitionResult {
+                        partition_index: *index,
+                        error_code: next().code(),
+                    })
+                    .collect(),
+            })
+            .collect(),
+    };
+    let response = WriteTxnMarkersResponse {
+        markers: request.markers.iter().map(&mut answer).collect(),
+    };
+    call.reply(ApiKey::WriteTxnMarkers, &response)
 }
 
 /// The client looks for the leader of a partition, also where that is the log of groups and its coordinator is not there yet.

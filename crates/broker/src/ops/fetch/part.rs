@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use model::{BrokerId, LeaderEpoch, Offset};
 use partition::{Partition, ReadError};
-use wire::Uuid;
 
-use super::{FetchRefusal, FetchResult, Wanted};
+use super::{FetchRefusal, FetchResult, Kind, Wanted};
 use crate::asker::Asker;
 use crate::asker::access::Resource;
+use crate::ops::guard::{Closed, Opened};
 use crate::ops::leaders::{Away, Wish};
 use crate::ops::{Desk, Refused};
 use crate::topics::Topics;
@@ -62,9 +62,9 @@ pub(super) enum Place {
 }
 
 impl Place {
-    pub(super) fn of(partition: &Arc<Partition>, wanted: &Wanted<'_>) -> Place {
+    pub(super) fn of(partition: Opened<'_, Partition>, wanted: &Wanted<'_>) -> Place {
         Place::Here(Source {
-            partition: Arc::clone(partition),
+            partition: Arc::clone(partition.get(Operation::Read)),
             from: wanted.from,
             bytes_max: wanted.bytes_max,
             current_epoch: wanted.current_epoch,
@@ -109,6 +109,29 @@ impl Part {
         }
     }
 
+    /// True for one that the asker may not read.
+    pub(super) fn is_denied(&self) -> bool {
+        matches!(self.found, Found::Have(Err(Refused::Unauthorised)))
+    }
+
+    /// True if the asker may read it still, or if it was refused before.
+    pub(super) fn is_allowed(&self, asker: &Asker, kind: Kind) -> bool {
+        let topic = match &self.place {
+            Place::Here(source) => &*source.partition.topic,
+            Place::NotHere(Some(elsewhere)) => elsewhere.away.topic(),
+            Place::NotHere(None) => return true,
+        };
+        let granted = match kind {
+            Kind::Consumer | Kind::Comparison => {
+                asker.grant(Operation::Read, Resource::topic(topic))
+            }
+            Kind::Replica | Kind::Repair => {
+                asker.grant(Operation::ClusterAction, Resource::CLUSTER)
+            }
+        };
+        granted.is_ok()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         match &self.found {
             Found::Nothing | Found::Have(Err(_)) => 0,
@@ -131,26 +154,35 @@ impl Part {
     }
 }
 
+/// The partition, for those who may read it. A node may that acts for the cluster.
 pub(super) fn find<'a>(
     topics: &'a Topics,
     asker: &Asker,
+    kind: Kind,
     wanted: &Wanted<'_>,
-) -> Result<&'a Arc<Partition>, Refused<FetchRefusal>> {
-    let may_read = |name: &str| {
-        if asker.may(Operation::Read, Resource::topic(name)) {
-            Ok(())
-        } else {
-            Err(Refused::Unauthorised)
+) -> Result<Opened<'a, Partition>, Refused<FetchRefusal>> {
+    let place = (wanted.topic_id, wanted.topic);
+    let topic = match kind {
+        Kind::Consumer | Kind::Comparison => Opened::find(topics, asker, Operation::Read, place)?,
+        Kind::Replica | Kind::Repair => {
+            let granted = asker.grant(Operation::ClusterAction, Resource::CLUSTER);
+            let granted = granted.map_err(|_| Refused::Unauthorised)?;
+            let topic = topics.find(wanted.topic_id, wanted.topic);
+            let topic = topic.ok_or(Refused::Because(FetchRefusal::UnknownTopic))?;
+            Opened::for_node(granted, topic)
         }
     };
-    if wanted.topic_id == Uuid::ZERO {
-        may_read(wanted.topic)?;
-    }
-    let topic = topics.find(wanted.topic_id, wanted.topic);
-    let topic = topic.ok_or(Refused::Because(FetchRefusal::UnknownTopic))?;
-    may_read(&topic.name)?;
     let partition = topic.partition(wanted.index);
     partition.map_err(|why| Refused::Because(FetchRefusal::Absent(why)))
+}
+
+impl From<Closed> for Refused<FetchRefusal> {
+    fn from(closed: Closed) -> Refused<FetchRefusal> {
+        match closed {
+            Closed::Unauthorised => Refused::Unauthorised,
+            Closed::UnknownName | Closed::UnknownId => Refused::Because(FetchRefusal::UnknownTopic),
+        }
+    }
 }
 
 /// The leader on another broker that is called for a partition, where the asker may read it.
@@ -160,10 +192,11 @@ pub(super) fn called(
     asker: &Asker,
     (number, wanted): (u32, &Wanted<'_>),
 ) -> Option<Elsewhere> {
-    let topic = topics.find(wanted.topic_id, wanted.topic)?;
+    let place = (wanted.topic_id, wanted.topic);
+    let topic = Opened::find(topics, asker, Operation::Read, place).ok()?;
+    let topic = topic.get(Operation::Read);
     let leader = desk.leader_elsewhere(topic, wanted.index)?;
-    let may = asker.may(Operation::Read, Resource::topic(&topic.name));
-    may.then(|| Elsewhere {
+    Some(Elsewhere {
         leader,
         away: Away::new(number, topic, wanted.index),
         wish: Wish {

@@ -316,8 +316,10 @@ fn operations_reach_the_right_node_from_one_that_is_neither_controller_nor_coord
     world.at = others(&[controller]).expect("there are three");
     let asker = Arc::new(world.asker.clone());
     let scene = Scene::new(world.desk(), &asker);
-    let names = [meta::name::OFFSETS].into();
-    world.command(topics::create_by_the_way(&scene.view(""), &names));
+    world.command(topics::create_internal(
+        &scene.view(""),
+        meta::name::OFFSETS,
+    ));
     let coordinator = world
         .leader(meta::name::OFFSETS, 0)
         .expect("it was created");

@@ -3,7 +3,7 @@
 use model::PartitionIndex;
 use wire::Uuid;
 
-use super::Client;
+use super::{Client, Sight};
 
 /// Partitions of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct ConsumerHeartbeat {
     pub topic_names: Option<Vec<String>>,
     /// Of topic names; an empty one ends the subscription to a pattern.
     pub pattern: Option<String>,
+    /// The topics that a pattern of the group may stand for, as far as this member looks for them.
+    pub sight: Sight,
     pub assignor: Option<String>,
     /// The partitions that the member has.
     pub owned: Option<Vec<TopicPartitions>>,

@@ -8,6 +8,7 @@ mod admin;
 mod classic;
 mod consumer;
 mod offsets;
+mod sight;
 
 use wire::ErrorCode;
 
@@ -24,6 +25,7 @@ pub use self::offsets::{
     Commit, CommitPartition, CommitTopic, DeleteOffsets, DeleteTopic, FetchOffsets, FetchTopic,
     FetchedOffset, FetchedPartition, FetchedTopic, TopicKey, TxnCommit,
 };
+pub use self::sight::Sight;
 
 /// The client behind a request, as descriptions show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -69,6 +69,7 @@ impl ConsumerGroup {
         member.client_host.clone_from(&beat.client.host);
         member.classic = None;
         update(&mut member, beat);
+        self.lookout.offer(&beat.sight);
         let mut records = Vec::new();
         let settled = self.replace_member(&entry, member, reported, cx, &mut records)?;
         let session = after(cx.at, cx.settings.session_timeout_ms.value);

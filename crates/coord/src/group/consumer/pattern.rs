@@ -3,9 +3,8 @@
 //! A heartbeat that brings a new pattern compiles it, and looks for its topics if that is little work. All else is done by ticks, a
 //! little at a time, and written in batches of its own: nobody's heartbeat waits for the patterns of others, or fails by them. Where
 //! topics came or went, the patterns of a group are looked at again with its next heartbeat: at once where that is the first change since the
-//! group has any, and then not more often than Kafka does. It
-//! looks again after `group.consumer.regex.refresh.interval.ms` too, for what its authorizer may say by then; nothing here depends on
-//! time alone.
+//! group has any, and then not more often than Kafka does. Topics that the member may not see whose heartbeat began a look are left
+//! out; where somebody decides about that, the group looks again after a while though no topic changed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -21,10 +20,13 @@ use super::settle::{Entry, Outlook};
 use super::{ConsumerGroup, Context, reason};
 use crate::Pattern;
 use crate::group::Refusal;
+use crate::group::ask::Sight;
 use crate::group::record;
 
 /// Between two looks at all patterns of a group.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Between two looks where nothing changed but perhaps what members may see: Kafka's default.
+const SIGHT_INTERVAL: Duration = Duration::from_secs(600);
 /// Distinct patterns of one group: each remembers all its topics, which is half a megabyte for 10,000 of them.
 const PATTERNS_MAX: usize = 256;
 /// Steps of 20 nanoseconds, at most, that one group may take at once: the topics of a plain pattern among 20,000.
@@ -42,6 +44,9 @@ pub(super) struct Lookout {
     last: Option<(Instant, u64)>,
     /// Nothing but the first pattern was looked for: a topic that was made a moment before, at another broker, may be missing.
     is_fresh: bool,
+    /// The eyes of the member that was heard last, and of the one whose heartbeat began the look under way.
+    offered: Sight,
+    sight: Sight,
     waiting: VecDeque<String>,
     search: Option<Search>,
     /// Topics that are not written yet.
@@ -113,7 +118,7 @@ impl Search {
     }
 
     /// True if it came to the end.
-    fn go_on(&mut self, names: &[&str], credit: &mut Credit) -> bool {
+    fn go_on(&mut self, names: &[&str], sight: &Sight, credit: &mut Credit) -> bool {
         let through = self.through.as_deref();
         let from = names.partition_point(|&name| Some(name) <= through);
         let mut last = None;
@@ -125,7 +130,7 @@ impl Search {
                 return false;
             }
             credit.spend(self.compiled.steps(name));
-            if self.compiled.matches(name) {
+            if self.compiled.matches(name) && sight.sees(name) {
                 self.found.topics.insert(name.to_owned());
             }
             last = Some(name);
@@ -135,6 +140,11 @@ impl Search {
 }
 
 impl Lookout {
+    /// A member is heard, and would look with these eyes.
+    pub(super) fn offer(&mut self, sight: &Sight) {
+        self.offered.clone_from(sight);
+    }
+
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
     }
@@ -186,7 +196,8 @@ impl ConsumerGroup {
         lookout.credit.renew(cx.at.now);
         lookout.credit.spend(compiled.steps_to_make());
         let mut search = Search::new(pattern, compiled, cx);
-        if search.go_on(&cx.topics.names(), &mut lookout.credit)
+        let names = cx.topics.names();
+        if search.go_on(&names, &lookout.offered, &mut lookout.credit)
             && bytes(&search.found) <= record::step_bytes_max(usize::MAX)
         {
             return Ok(Some(search.found));
@@ -194,6 +205,9 @@ impl ConsumerGroup {
         let counts = &self.pattern_counts;
         lookout.waiting.retain(|it| counts.contains_key(it));
         lookout.waiting.push_back(search.pattern);
+        if lookout.next.is_none() {
+            lookout.sight.clone_from(&lookout.offered);
+        }
         lookout
             .next
             .get_or_insert(lookout.credit.enough_at(cx.at.now));
@@ -210,12 +224,15 @@ impl ConsumerGroup {
         let is_due = lookout.last.is_none_or(|(at, before)| {
             let is_over = at.plus(LOOK_INTERVAL) <= cx.at.now;
             let is_stale = before != names;
+            let is_seen_anew = lookout.offered.is_limited() && at.plus(SIGHT_INTERVAL) <= cx.at.now;
             lookout.is_fresh && is_stale
                 || is_over && (is_stale || self.pattern_counts.len() != self.resolved.len())
+                || is_seen_anew
         });
         if is_due {
             lookout.is_fresh = false;
             lookout.last = Some((cx.at.now, names));
+            lookout.sight.clone_from(&lookout.offered);
             lookout.waiting = self.pattern_counts.keys().cloned().collect();
             lookout.next = Some(cx.at.now);
         }
@@ -281,7 +298,7 @@ impl ConsumerGroup {
             if !self.pattern_counts.contains_key(&search.pattern) {
                 continue;
             }
-            if !search.go_on(&names, &mut lookout.credit) {
+            if !search.go_on(&names, &lookout.sight, &mut lookout.credit) {
                 lookout.search = Some(search);
                 return;
             }

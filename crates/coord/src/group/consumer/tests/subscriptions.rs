@@ -1,6 +1,7 @@
 //! Subscriptions of members, by name and by pattern, and topics that come and go.
 
 use super::*;
+use crate::group::ask::Sight;
 
 #[test]
 fn a_topic_that_is_not_there_yet_moves_the_group() {
@@ -94,6 +95,28 @@ fn a_topic_that_comes_right_behind_the_first_pattern_is_found_with_the_next_hear
          pass 0
          beat a => 4: foo10 foo20 foo30",
     );
+}
+
+#[test]
+fn a_pattern_stands_for_the_topics_that_its_member_may_see_and_is_looked_at_again_for_that() {
+    let mut world = play(
+        "topic foo1:1
+         topic foo2:1",
+    );
+    let client = world.clients.entry("a".to_owned()).or_default();
+    client.pattern = Some("foo.*".to_owned());
+    let beat = |world: &mut World, hidden: &'static str| {
+        let sight = Sight::limited(move |topic| topic != hidden);
+        let told = world.beat("a", |beat| beat.sight = sight);
+        world.show(&told)
+    };
+    assert_eq!(beat(&mut world, "foo2"), "2: foo10");
+    assert_eq!(beat(&mut world, "foo1"), "2", "no topic has changed");
+    world.pass(600_000);
+    assert_eq!(beat(&mut world, "foo1"), "2");
+    world.tick();
+    assert_eq!(world.topics_of("foo.*"), 1);
+    assert_eq!(beat(&mut world, "foo1"), "3: foo20");
 }
 
 #[test]
