@@ -62,6 +62,15 @@ impl Asker {
         }
     }
 
+    /// The leave to create a topic: on the cluster, or on its name. Nodes create the topics of the broker itself, and no others.
+    pub(crate) fn grant_creation<'a>(&self, topic: &'a str) -> Result<Granted<'a>, ErrorCode> {
+        if self.principal.is_node() && meta::name::is_internal(topic) {
+            return self.grant(Operation::ClusterAction, Resource::CLUSTER);
+        }
+        let cluster = self.grant(Operation::Create, Resource::CLUSTER);
+        cluster.or_else(|_| self.grant(Operation::Create, Resource::topic(topic)))
+    }
+
     /// The leave to do this to at least one resource of the kind.
     pub(crate) fn grant_any(
         &self,

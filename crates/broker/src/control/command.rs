@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use meta::decide::create_topics::NewTopic;
+use meta::name;
 use model::{BrokerId, Instant, Ticket};
 use wire::EncodeError;
 use wire::messages::create_topics_request::{
@@ -68,11 +69,16 @@ impl Command {
         let until = terms.now.plus(terms.patience);
         match self {
             Command::CreateTopics(topics) => {
+                // The broker's own topics are no wish of the client that needs them: it may not be allowed to create any.
+                let are_own = topics.iter().all(|topic| name::is_internal(&topic.name));
                 let request = CreateTopicsRequest {
                     topics: topics.into_iter().map(creatable).collect(),
                     timeout_ms: i32::try_from(terms.patience.as_millis()).unwrap_or(i32::MAX),
                     validate_only: false,
                 };
+                if are_own && terms.asker.authority.is_some() {
+                    return Ok(Call::new(whom, request, until));
+                }
                 let wrapped = envelope::wrapped(&request, CREATE_TOPICS, terms.asker)?;
                 Ok(Call::new(whom, wrapped, until))
             }

@@ -108,8 +108,8 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
     if !access::admits(&call.asker, key, head.version) {
         return denied::answer(call, key, reader);
     }
-    // A controller decides for the clients of others before it serves any itself.
-    let is_carried = call.address.envelope.is_some();
+    // A controller decides for other nodes and their clients before it serves any itself.
+    let is_carried = call.address.envelope.is_some() || call.asker.principal.is_node();
     if !call.door.is_open && !is_for_all(key) && !is_carried {
         return await_membership(call, frame);
     }

@@ -92,10 +92,6 @@ impl<'a> Opened<'a, Topic> {
         let operation = self.operation;
         Ok(Opened { operation, of })
     }
-
-    pub(crate) fn has(self, index: i32) -> bool {
-        self.of.has(index)
-    }
 }
 
 /// The leave for one part of an operation.
@@ -139,13 +135,5 @@ impl<T> Allowed<T> {
 
     pub(crate) fn into_inner(self) -> Vec<T> {
         self.0
-    }
-}
-
-impl Asker {
-    /// The leave to create a topic: on the cluster, or on its name.
-    pub(crate) fn grant_creation<'a>(&self, topic: &'a str) -> Result<Granted<'a>, ErrorCode> {
-        let cluster = self.grant(Operation::Create, Resource::CLUSTER);
-        cluster.or_else(|_| self.grant(Operation::Create, Resource::topic(topic)))
     }
 }

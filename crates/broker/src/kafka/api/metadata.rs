@@ -556,7 +556,8 @@ mod tests {
         ] {
             let mut fixture = Fixture::new(text);
             let records = create(&request(allow), &fixture.view());
-            let missing = missing(&request(allow), 9, &fixture.view());
+            let asked = request(allow);
+            let missing = missing(&asked, 9, &fixture.view());
             assert_eq!(missing.into_inner().len(), created);
             fixture.replay(&records);
             let response = handle(&request(allow), 9, &fixture.view());
