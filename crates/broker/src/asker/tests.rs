@@ -1,13 +1,16 @@
-//! The page of the table for those who write rules: `UPDATE=1 cargo test -p broker access` writes it anew.
+//! The page of the table for those who write rules (`UPDATE=1 cargo test -p broker access` writes it anew), and what a right is good for.
 
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
-use security::authorize::{Kind, Operation};
+use security::Principal;
+use security::authorize::{Kind, Operation, Rules};
 use wire::ApiKey;
 
-use super::access::{AnyOf, needs, operations_on};
+use super::access::{AnyOf, Resource, needs, operations_on};
 use super::granted::refusal;
+use super::{Asker, Authority};
 use crate::kafka::api::{PEERS, Served, TABLE};
 
 const INTRODUCTION: &str = "\
@@ -114,4 +117,42 @@ fn the_page_of_access_names_every_request_that_is_served() {
     let is_named = |key: ApiKey| page.contains(&format!("| {key:?} |"));
     assert!(TABLE.iter().chain(PEERS).all(|row| is_named(row.key)));
     assert!(page.contains("| AddPartitionsToTxn | 0-3 |"));
+}
+
+fn anybody() -> Asker {
+    let here = std::net::SocketAddr::from(([127, 0, 0, 1], 9092));
+    Asker::anonymous(here, here)
+}
+
+#[test]
+fn a_right_is_good_for_what_it_was_given_for() {
+    let granted = anybody().grant(Operation::Write, Resource::topic("t"));
+    let granted = granted.expect("nobody is refused without an authorizer");
+    assert_eq!(granted.topic(Operation::Write), "t");
+}
+
+#[test]
+#[should_panic(expected = "a right of another kind")]
+fn a_right_to_see_is_none_to_write() {
+    let granted = anybody().grant(Operation::Describe, Resource::topic("t"));
+    granted.expect("given").topic(Operation::Write);
+}
+
+#[test]
+fn nodes_act_for_the_cluster_and_create_its_own_topics_alone() {
+    let node = Asker {
+        principal: Principal::node(1),
+        authority: Some(Arc::new(Authority::new(Rules::default()))),
+        ..anybody()
+    };
+    let acts = node.grant(Operation::ClusterAction, Resource::CLUSTER);
+    assert!(acts.is_ok());
+    assert!(node.grant_creation("__consumer_offsets").is_ok());
+    assert!(node.grant_creation("t").is_err());
+    assert!(node.grant_any(Operation::Write, Kind::Topic).is_err());
+    let client = Asker {
+        principal: Principal::user("Node:1"),
+        ..node
+    };
+    assert!(client.grant_creation("__consumer_offsets").is_err());
 }

@@ -135,12 +135,16 @@ fn creatable(topic: NewTopic) -> CreatableTopic {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use bytes::Bytes;
     use model::{InboxId, WaiterKey};
+    use security::authorize::Rules;
     use wire::messages::EnvelopeRequest;
     use wire::{ApiKey, Message, Reader, Writer, decode_request_header};
 
     use super::*;
+    use crate::asker::Authority;
     use crate::peers::Encodable;
 
     const TICKET: Ticket = Ticket {
@@ -149,11 +153,18 @@ mod tests {
         part: 0,
     };
 
-    fn call(command: Command) -> Call {
+    fn client() -> Asker {
         let client = std::net::SocketAddr::from(([10, 0, 0, 7], 4000));
-        let asker = Asker::anonymous(client, client);
+        Asker::anonymous(client, client)
+    }
+
+    fn call(command: Command) -> Call {
+        call_for(&client(), command)
+    }
+
+    fn call_for(asker: &Asker, command: Command) -> Call {
         let terms = Terms {
-            asker: &asker,
+            asker,
             patience: Duration::from_secs(5),
             now: Instant(0),
         };
@@ -200,6 +211,25 @@ mod tests {
         let setting = &topic.configs[0];
         assert_eq!(setting.name, "cleanup.policy");
         assert_eq!(setting.value.as_deref(), Some("compact"));
+    }
+
+    #[test]
+    fn topics_of_the_broker_are_asked_for_in_its_own_name_where_clients_may_not_create_any() {
+        let stranger = Asker {
+            authority: Some(Arc::new(Authority::new(Rules::default()))),
+            ..client()
+        };
+        let key = |asker: &Asker, name: &str| {
+            let topic = NewTopic {
+                name: name.to_owned(),
+                ..NewTopic::default()
+            };
+            let call = call_for(asker, Command::CreateTopics(vec![topic]));
+            call.request.key()
+        };
+        assert_eq!(key(&stranger, name::OFFSETS), ApiKey::CreateTopics);
+        assert_eq!(key(&stranger, "t"), ApiKey::Envelope);
+        assert_eq!(key(&client(), name::OFFSETS), ApiKey::Envelope);
     }
 
     #[test]

@@ -273,22 +273,13 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
                 data.current_leader.leader_epoch = epoch;
             }
         }
-        if context.session_id != 0 {
-            let answered = Answered {
-                high_watermark: data.high_watermark,
-                log_start: data.log_start_offset,
-                content: if data.error_code != 0 {
-                    Content::Error
-                } else if records.is_empty() {
-                    Content::Nothing
-                } else {
-                    Content::Records
-                },
-            };
-            let is_new = call.door.sessions.note(context.session_id, place, answered);
-            if context.is_incremental && !is_new && nearest.is_none() {
-                continue;
-            }
+        let is_new = context.session_id == 0 || {
+            let answered = noted(&data, &records);
+            let sessions = &mut call.door.sessions;
+            sessions.note(context.session_id, place, answered)
+        };
+        if context.is_incremental && !is_new && nearest.is_none() {
+            continue;
         }
         data.records = Some(match records {
             Records::AtEnd => wire::Records::Bytes(Bytes::new()),
@@ -322,6 +313,21 @@ fn answer(call: &mut Call<'_>, fetch: Fetch) -> Outcome {
             .collect();
     }
     call.reply_with(ApiKey::Fetch, &response, fillers)
+}
+
+/// The part of an answer that its session remembers.
+fn noted(data: &PartitionData, records: &Records) -> Answered {
+    Answered {
+        high_watermark: data.high_watermark,
+        log_start: data.log_start_offset,
+        content: if data.error_code != 0 {
+            Content::Error
+        } else if records.is_empty() {
+            Content::Nothing
+        } else {
+            Content::Records
+        },
+    }
 }
 
 fn put(response: &mut FetchResponse, place: &FollowedPartition, data: PartitionData) {

@@ -177,7 +177,7 @@ const APIS: &[(&str, &str, bool, Ask)] = &[
             topics: vec![CreatePartitionsTopic {
                 name: topic.to_owned(),
                 count: 2,
-                ..Default::default()
+                assignments: None,
             }],
             timeout_ms: 1_000,
             ..Default::default()
