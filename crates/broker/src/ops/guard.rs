@@ -1,6 +1,6 @@
 //! The guard before topics: what may be done to one is asked before it is looked for, and nothing of it is reached but by the answer.
 //!
-//! Who names a topic that is hidden from him is told the same whether it exists or not. Ids are no secret, as in Kafka: one that nobody
+//! An asker that names a hidden topic is told the same whether it exists or not. Ids are no secret, as in Kafka: one that nobody
 //! has is told to be so, unasked.
 
 use std::sync::Arc;

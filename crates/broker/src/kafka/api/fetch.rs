@@ -193,7 +193,7 @@ fn go_on(hall: &mut Hall<'_>, key: WaiterKey, change: impl FnOnce(&mut Fetching)
     let Waiting::Fetch(fetch) = &mut parked.waiting else {
         return;
     };
-    // What it was granted when it was parked may have been taken away since.
+    // A right that it was parked with may have been taken away since.
     fetch.fetching.ask_again(&parked.asker);
     change(&mut fetch.fetching);
     let connection = hall.connections.get_mut(parked.address.conn);

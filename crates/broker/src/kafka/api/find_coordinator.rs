@@ -68,7 +68,7 @@ pub(crate) fn on_find_coordinator(
     call.reply(ApiKey::FindCoordinator, &response)
 }
 
-/// What is asked about.
+/// The keys that are asked about.
 fn keys(request: &FindCoordinatorRequest, version: i16) -> impl Iterator<Item = &str> {
     let only = (version < BATCH_VERSION).then_some(request.key.as_str());
     let several = request.coordinator_keys.iter().map(String::as_str);

@@ -246,7 +246,7 @@ fn a_topic_is_for_those_who_may_and_hidden_alike_from_all_others_there_or_not() 
             } else {
                 TOPIC_DENIED
             };
-            // Who may see that there is nothing to delete is told so.
+            // Those who may see that there is nothing to delete are told so.
             let sees_nothing = *api == "DeleteTopics" && topic == MISSING;
             let denied = if sees_nothing { granted } else { TOPIC_DENIED };
             let described = if sees_nothing { granted } else { described };
