@@ -40,6 +40,7 @@ mod moves;
 mod net;
 mod node;
 mod ops;
+mod passwords;
 mod peers;
 mod pending_moves;
 mod placement;

@@ -9,7 +9,8 @@ use crate::control::MetadataLog;
 use crate::mail::Mail;
 use crate::meters::Meters;
 use crate::moves::Moves;
-use crate::node::{BrokerState, Catalog, Doors, Lifetime, Volumes};
+use crate::node::{BrokerState, Catalog, Doors, Entrances, Lifetime, Volumes};
+use crate::passwords::Passwords;
 use crate::peers::{Ceilings, Identity, Names};
 use crate::reads::ReaderPool;
 use crate::telemetry::Telemetry;
@@ -22,6 +23,9 @@ pub(crate) struct Shared {
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) mail: Arc<Mail>,
     pub(crate) doors: Doors,
+    /// The listeners, and what they ask of those who connect.
+    pub(crate) entrances: Entrances,
+    pub(crate) passwords: Arc<Passwords>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) lifetime: Arc<Lifetime>,
     pub(crate) readers: Arc<ReaderPool>,

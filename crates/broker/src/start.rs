@@ -41,7 +41,8 @@ use crate::meters::Meters;
 use crate::meters::held::Held;
 use crate::metrics::Watch;
 use crate::moves::Moves;
-use crate::node::{BrokerState, Catalog, Doors, EndListener, Lifetime, Volumes};
+use crate::node::{BrokerState, Catalog, Doors, EndListener, Entrances, Lifetime, Volumes};
+use crate::passwords::Passwords;
 use crate::peers::{Ceilings, Identity, Names};
 use crate::quorum::{ControllerRegistration, Membership, QuorumWorker};
 use crate::reads::ReaderPool;
@@ -164,7 +165,10 @@ impl Broker {
         let node = settings.broker.node_id;
         let whom = (node, settings.broker.quorum.is_insecure);
         let secret = secret.or_make(env, &settings.broker.log_dirs)?;
-        let proof = secret.as_ref().map(NodeProof::new);
+        let proof = secret.as_ref().map(NodeProof::new).map(Arc::new);
+        let mut random = [0; 32];
+        env.rng.fill(&mut random);
+        let entrances = Entrances::new(&settings.broker, &addresses, proof.as_ref(), random);
         let identity = Identity::new(whom, proof, Arc::clone(&env.rng));
         let endpoints = endpoints(&settings.broker, &addresses);
         let controllers = controller_endpoint(&settings.broker, &addresses);
@@ -245,6 +249,8 @@ impl Broker {
         let shared = Arc::new(Shared {
             env: env.clone(),
             doors: Doors::new(Arc::clone(&catalog), shards),
+            entrances,
+            passwords: Arc::new(Passwords::new(env.threads.bell())),
             state,
             catalog,
             metadata: Arc::new(metadata),
@@ -259,10 +265,11 @@ impl Broker {
             identity,
             names: Arc::new(names),
         });
-        let listeners: [Arc<dyn EndListener>; 4] = [
+        let listeners: [Arc<dyn EndListener>; 5] = [
             Arc::clone(&shared.mail) as _,
             Arc::clone(&shared.volumes) as _,
             Arc::clone(&shared.readers) as _,
+            Arc::clone(&shared.passwords) as _,
             Arc::clone(&shared.moves) as _,
         ];
         let listeners = listeners.iter().map(Arc::downgrade).collect();

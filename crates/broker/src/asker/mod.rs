@@ -5,7 +5,6 @@
 pub(crate) mod access;
 mod authority;
 mod granted;
-mod login;
 mod origin;
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +17,6 @@ use self::access::Resource;
 
 pub(crate) use self::authority::Authority;
 pub(crate) use self::granted::Granted;
-pub(crate) use self::login::Login;
 
 pub(crate) use self::origin::Origin;
 

@@ -7,19 +7,22 @@ use env::logs::REQUESTS;
 use meta::Record;
 use meta::decide::Uuids;
 use model::{Ticket, WaiterKey};
+use security::login::server::Login;
 
 use wire::{ApiKey, ErrorCode, Message, Reader};
 
 use super::api::overdue::Overdue;
 use super::hall::{Door, Hall};
 use super::parked::{AskedFor, Change, Parked, Remote, Then, Waiting};
-use crate::asker::{Asker, Login};
+use crate::asker::Asker;
 use crate::control::command::Command;
 use crate::control::log::Written;
 use crate::mail::calls;
 use crate::mail::calls::Recipient;
 use crate::meters::meter::Refusal;
+use crate::net::connection::Connection;
 use crate::net::{Address, Chunk, Connections, Outcome, Reply};
+use crate::node::Entrance;
 use crate::ops::asking::{Asking, Awaited, Awaiting, QUESTION_BYTES, only};
 use crate::ops::change::{self, Begun};
 use crate::ops::command::{self, Commanded};
@@ -56,15 +59,40 @@ impl Call<'_> {
         self.desk.shared.catalog.settings().trusts(&self.asker)
     }
 
-    /// What the login of the connection waits for from now on.
-    pub(crate) fn set_login(&mut self, login: Option<Login>) {
-        if let Some(connection) = self.connections.get_mut(self.address.conn) {
-            connection.login = login;
-        }
+    /// True if the requests of the connection are served now.
+    pub(crate) fn is_admitted(&self) -> bool {
+        let connection = self.connections.get(self.address.conn);
+        connection.is_none_or(|connection| connection.is_admitted(self.desk.now))
     }
 
-    pub(crate) fn take_login(&mut self) -> Option<Login> {
-        self.connections.get_mut(self.address.conn)?.login.take()
+    /// True if the connection is to log in, and has not yet.
+    pub(crate) fn is_stranger(&self) -> bool {
+        let connection = self.connections.get(self.address.conn);
+        connection.is_some_and(Connection::is_stranger)
+    }
+
+    pub(crate) fn entrance(&self) -> Option<&Arc<Entrance>> {
+        let connection = self.connections.get(self.address.conn);
+        connection.map(|connection| &connection.entrance)
+    }
+
+    pub(crate) fn login(&self) -> Option<&Login> {
+        let connection = self.connections.get(self.address.conn)?;
+        connection.login.as_deref()
+    }
+
+    pub(crate) fn login_mut(&mut self) -> Option<&mut Login> {
+        let connection = self.connections.get_mut(self.address.conn)?;
+        connection.login.as_deref_mut()
+    }
+
+    /// A login begins on a connection whose listener asks for none.
+    pub(crate) fn begin_login(&mut self) {
+        if let Some(connection) = self.connections.get_mut(self.address.conn) {
+            let offer = Arc::clone(&connection.entrance.offer);
+            connection.login = Some(Box::new(Login::new(offer)));
+            self.connections.on_login_begun(self.address.conn);
+        }
     }
 
     /// The connection speaks for somebody else from its next request on.

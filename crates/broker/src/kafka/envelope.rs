@@ -126,6 +126,7 @@ mod tests {
             ),
             ("super.users", "User:alice"),
         ]);
+        bench.become_node(2);
         for (name, principal, code) in [
             ("a", Principal::user("alice"), 0),
             ("b", Principal::anonymous(), CODE),
@@ -146,6 +147,7 @@ mod tests {
     #[test]
     fn a_request_of_somebody_unknown_is_refused_and_the_broker_that_brings_it_stays_connected() {
         let mut bench = Bench::new();
+        bench.become_node(2);
         let mut request = enveloped("a", Principal::anonymous());
         let unknown = ErrorCode::PrincipalDeserializationFailure.code();
         for principal in [None, Some(Bytes::from_static(b"\0\0\x05Node\x021\0\0"))] {
@@ -160,6 +162,7 @@ mod tests {
     #[test]
     fn an_envelope_in_an_envelope_and_what_is_no_controller_s_are_refused_unread() {
         let mut bench = Bench::new();
+        bench.become_node(2);
         let inner = enveloped("a", Principal::anonymous());
         let client = SocketAddr::from(([10, 0, 0, 7], 0));
         let asker = Asker::anonymous(client, client);
@@ -194,6 +197,7 @@ mod tests {
             ),
             ("super.users", "User:alice"),
         ]);
+        bench.become_node(2);
         let client = SocketAddr::from(([10, 0, 0, 7], 0));
         let rule = AclCreation {
             resource_type: 2,

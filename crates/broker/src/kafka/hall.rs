@@ -91,6 +91,7 @@ impl Door {
         match &parked.waiting {
             Waiting::Fetch(fetch) => self.timers.cancel(fetch.deadline(), key),
             Waiting::Replica(request) => self.timers.cancel(request.deadline, key),
+            Waiting::Refusing(refusing) => self.timers.cancel(refusing.until, key),
             _ => {}
         }
         Some(parked)

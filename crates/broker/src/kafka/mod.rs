@@ -10,6 +10,7 @@ mod denied;
 mod envelope;
 pub(crate) mod forward;
 mod hall;
+mod login;
 mod news;
 mod parked;
 pub(crate) mod peers;

@@ -75,7 +75,9 @@ impl Hall<'_> {
                 | Waiting::Search(_)
                 | Waiting::Quorum
                 | Waiting::Remote(_)
-                | Waiting::Membership(_),
+                | Waiting::Membership(_)
+                | Waiting::Password(_)
+                | Waiting::Refusing(_),
             )
             | None => {}
         }
@@ -151,6 +153,7 @@ impl Hall<'_> {
         while let Some(key) = self.door.timers.due(self.desk.now) {
             match self.waiting(key) {
                 Some(Waiting::Replica(_)) => replica_fetch::on_deadline(self, key),
+                Some(Waiting::Refusing(_)) => self.on_refused(key),
                 _ => fetch::on_deadline(self, key),
             }
         }
@@ -190,7 +193,9 @@ impl Hall<'_> {
                 Some(Waiting::Change(_)) => self.time_out_change(key, is_lost),
                 // Its client has gone.
                 Some(Waiting::Fetch(_)) => drop(fetch::take(self, key)),
-                Some(Waiting::Replica(_)) => drop(self.door.take(key)),
+                Some(Waiting::Replica(_) | Waiting::Password(_) | Waiting::Refusing(_)) => {
+                    drop(self.door.take(key));
+                }
                 Some(Waiting::Membership(_)) => self.resume(key, |_, _| Outcome::Close),
                 Some(Waiting::Search(_) | Waiting::Quorum | Waiting::Remote(_)) if is_late => {
                     self.resume(key, |_, _| Outcome::Close);

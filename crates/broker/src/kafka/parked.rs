@@ -13,6 +13,7 @@ use wire::messages::ListOffsetsRequest;
 
 use super::call::Attempt;
 use super::call::Call;
+use super::login::{Form, Refusing};
 use super::session::Context;
 use crate::asker::Asker;
 use crate::mail::question::Answered;
@@ -45,6 +46,9 @@ pub(crate) enum Waiting {
     Quorum,
     Remote(Remote),
     Membership(Early),
+    /// Its password is being checked.
+    Password(Form),
+    Refusing(Refusing),
 }
 
 /// A whole request that came before this broker was part of its cluster.
@@ -185,7 +189,9 @@ impl Waiting {
             | Waiting::Replica(_)
             | Waiting::Search(_)
             | Waiting::Quorum
-            | Waiting::Remote(_) => None,
+            | Waiting::Remote(_)
+            | Waiting::Password(_)
+            | Waiting::Refusing(_) => None,
         }
     }
 
@@ -199,6 +205,8 @@ impl Waiting {
                 | Waiting::Fetch(_)
                 | Waiting::Replica(_)
                 | Waiting::Membership(_)
+                | Waiting::Password(_)
+                | Waiting::Refusing(_)
         )
     }
 

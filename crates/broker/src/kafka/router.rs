@@ -26,6 +26,7 @@ use super::denied;
 use super::envelope;
 use super::forward::{self, For};
 use super::hall::Hall;
+use super::login;
 use super::parked::{Early, Parked, Waiting};
 use super::peers;
 use crate::asker::access;
@@ -63,6 +64,13 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
         frame.clone()
     };
     let mut reader = Reader::new(frame);
+    let is_raw = (hall.connections.get(conn))
+        .and_then(|open| open.login.as_ref())
+        .is_some_and(|login| login.is_raw());
+    if is_raw {
+        let outcome = login::on_raw(&mut hall.call(address, asker), reader.rest());
+        return hall.put_outcome(&address, outcome);
+    }
     let outcome = match decode_request_header(&mut reader) {
         Ok(head) => {
             address.correlation_id = head.correlation_id;
@@ -85,6 +93,9 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
 
 /// `frame` is the whole request.
 fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Bytes) -> Outcome {
+    if !call.is_admitted() {
+        return login::on_request(call, head, reader, frame);
+    }
     if let Some(key) = head.api()
         && peers::is_served(call, key, head.version)
     {
@@ -128,7 +139,7 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
 
 /// A broker that has just started is part of its cluster in a moment. Clients that found their connection closed instead would count
 /// the broker as one that fails.
-fn await_membership(call: &mut Call<'_>, frame: Bytes) -> Outcome {
+pub(super) fn await_membership(call: &mut Call<'_>, frame: Bytes) -> Outcome {
     // A controller alone serves no clients, however long they wait.
     if !call.is_at_broker() {
         return Outcome::Close;
@@ -176,6 +187,15 @@ fn enter(call: &mut Call<'_>, frame: Bytes) -> Outcome {
     match decode_request_header(&mut reader) {
         Ok(head) => dispatch(call, &head, reader, frame),
         Err(_) => Outcome::Close,
+    }
+}
+
+/// The answer to a question for the versions, in the version that it was asked in or, if that is not known, in the first.
+pub(super) fn answer_versions(call: &mut Call<'_>, is_known: bool, reader: Reader) -> Outcome {
+    if is_known {
+        with(call, reader, api_versions::on_api_versions)
+    } else {
+        api_versions::on_api_versions_unknown(call)
     }
 }
 

@@ -24,6 +24,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// The first request of a node is not longer: a fetch of some 60,000 partitions.
 const JUDGED_BYTES_MAX: usize = 4 << 20;
 
+/// Connections of a shard that may log in at a time, however few places there are.
+const STRANGERS_MIN: usize = 16;
+/// The time for a login.
+const LOGIN_MAX: Duration = Duration::from_secs(10);
+
 impl Shard {
     pub(super) fn accept(&mut self) {
         self.accept_at = None;
@@ -205,8 +210,10 @@ impl Shard {
                     authority: self.desk.shared.catalog.authority(),
                     ..Asker::anonymous(peer, local)
                 };
-                let connection = Connection::new(conn, Arc::new(asker), self.desk.now);
+                let entrance = Arc::clone(self.desk.shared.entrances.at(local));
+                let connection = Connection::new(conn, Arc::new(asker), entrance, self.desk.now);
                 self.connections.insert(connection);
+                self.bound_strangers();
                 self.desk.meter().on_opened();
                 Some(conn)
             }
@@ -214,6 +221,29 @@ impl Shard {
                 tracing::warn!(target: CONNECTIONS, "connection from {peer} lost: {error}");
                 None
             }
+        }
+    }
+
+    /// Those who have not logged in take no more than half of the places; the one that takes longest makes way.
+    fn bound_strangers(&mut self) {
+        let shared = &self.desk.shared;
+        let shards = shared.mail.inboxes.shards_count().max(1);
+        let most = (shared.doors.connections_max() / 2 / shards).max(STRANGERS_MIN);
+        while most < self.connections.strangers_count()
+            && let Some((_, conn)) = self.connections.oldest_stranger()
+        {
+            self.desk.meter().on_refused(Refusal::Login);
+            self.close(conn);
+        }
+    }
+
+    /// Sends away those whose login takes too long.
+    fn close_strangers(&mut self) {
+        while let Some((since, conn)) = self.connections.oldest_stranger()
+            && LOGIN_MAX < self.desk.now.since(since)
+        {
+            self.desk.meter().on_refused(Refusal::Login);
+            self.close(conn);
         }
     }
 
@@ -250,6 +280,7 @@ impl Shard {
 
     /// Clients that are silent, or that take none of the answers they asked for.
     pub(crate) fn close_idle(&mut self) {
+        self.close_strangers();
         let age = self.desk.shared.catalog.config().connection_idle_max;
         let open = self.connections.values();
         let deaf: BTreeSet<ConnId> = open

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::ConnId;
-use env::Worker;
 use env::sim::{Faults, Machine, Rot};
+use env::{Turn, Worker};
 use model::{Ticket, Timestamp};
 use partition::{News, Piece};
 use wire::Message;
@@ -27,6 +27,7 @@ use wire::metadata::{AccessControlEntryRecord, RemoveAccessControlEntryRecord};
 use crate::asker::{Asker, Authority};
 use crate::mail::inboxes::{Post, Redeemed, ShardId};
 use crate::net::connection::Connection;
+use crate::passwords::PasswordChecker;
 use crate::reads::{ReaderLoop, ReaderPool};
 
 pub(crate) struct Bench {
@@ -137,7 +138,8 @@ impl Bench {
             authority: shard.desk.shared.catalog.authority(),
             ..Asker::anonymous(here, here)
         };
-        let connection = Connection::new(CONN, Arc::new(asker), shard.desk.now);
+        let entrance = Arc::clone(shard.desk.shared.entrances.at(here));
+        let connection = Connection::new(CONN, Arc::new(asker), entrance, shard.desk.now);
         shard.connections.insert(connection);
         Bench {
             shard,
@@ -166,9 +168,18 @@ impl Bench {
 
     /// The client proves another identity.
     pub(crate) fn become_user(&mut self, name: &str) {
+        self.become_principal(Principal::user(name));
+    }
+
+    /// The client proves that it is another node.
+    pub(crate) fn become_node(&mut self, id: i32) {
+        self.become_principal(Principal::node(id));
+    }
+
+    fn become_principal(&mut self, principal: Principal) {
         let connection = self.shard.connections.get_mut(CONN);
         let asker = connection.expect("it stays open").asker_mut();
-        Arc::make_mut(asker).principal = Principal::user(name);
+        Arc::make_mut(asker).principal = principal;
     }
 
     /// The metadata come to have a rule: `alice allow Read Topic t`. A name that ends in a star is a prefix, unless it is one.
@@ -301,6 +312,38 @@ impl Bench {
         let header = wire::messages::ResponseHeader::decode(&mut reader, header);
         header.expect("an answer to that");
         reader.take(reader.remaining()).ok()
+    }
+
+    /// Time passes, and timers that are due fire.
+    pub(crate) fn pass_to_timers(&mut self, time: Duration) {
+        self.shard.desk.now = self.shard.desk.now.plus(time);
+        self.shard.hall().fire_timers();
+    }
+
+    /// The passwords that wait are checked.
+    pub(crate) fn check_passwords(&mut self) {
+        let shared = Arc::clone(&self.shard.desk.shared);
+        let mut checker = PasswordChecker {
+            passwords: Arc::clone(&shared.passwords),
+            mail: Arc::clone(&shared.mail),
+        };
+        while checker.turn() == Turn::Again {}
+        for post in shared.mail.inboxes.take_posts(self.shard.id) {
+            if let Post::Redeemed(Redeemed::Verdict(ticket, verdict)) = post {
+                self.shard.hall().on_verdict(ticket.key, &verdict);
+            }
+        }
+        // What came meanwhile.
+        self.shard.handle_frames(CONN);
+    }
+
+    /// The answer at the front as it is on the wire, without its length.
+    pub(crate) fn answer_bytes(&mut self) -> Option<Bytes> {
+        Some(self.take_answer()?.slice(4..))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.shard.connections.get(CONN).is_some()
     }
 
     pub(crate) fn is_cut_off(&self) -> bool {

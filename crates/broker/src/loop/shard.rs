@@ -210,10 +210,11 @@ impl Shard {
                 self.connections.crowd(conn);
                 return any;
             }
-            match connection.next_frame(
-                self.desk.shared.catalog.settings().frame_bytes_max,
-                &mut self.account,
-            ) {
+            let mut most = self.desk.shared.catalog.settings().frame_bytes_max;
+            if connection.is_stranger() {
+                most = most.min(connection.entrance.frame_bytes_max);
+            }
+            match connection.next_frame(most, &mut self.account) {
                 Frame::Partial => {
                     if connection.turn.is_some() {
                         self.connections.begin(conn);
@@ -433,6 +434,9 @@ impl Shard {
                 }
                 Post::Redeemed(Redeemed::Replied(ticket, answer)) => {
                     self.on_replied(ticket, answer);
+                }
+                Post::Redeemed(Redeemed::Verdict(ticket, verdict)) => {
+                    self.hall().on_verdict(ticket.key, &verdict);
                 }
                 Post::Asked(asked) => self.coordinating().send(*asked),
             }

@@ -10,6 +10,7 @@ use env::{Socket, Wake};
 use model::{InboxId, Ticket};
 use parking_lot::Mutex;
 use partition::{News, Piece};
+use security::login::server::Verdict;
 
 use crate::mail::question::{Answered, Asked};
 use crate::peers::Answer;
@@ -36,6 +37,8 @@ pub(crate) enum Redeemed {
     Quorum(Ticket, Box<raft::Response>),
     /// The answer of another node to a request of this one; `None` where there was none in time.
     Replied(Ticket, Option<Answer>),
+    /// A password was checked.
+    Verdict(Ticket, Verdict),
 }
 
 /// Something for another shard.

@@ -50,6 +50,7 @@ pub(crate) struct Meter {
     /// By API and code.
     errors: Mutex<BTreeMap<(i16, i16), u64>>,
     opened: AtomicU64,
+    logins: AtomicU64,
     closed: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
     pauses: AtomicU64,
@@ -65,6 +66,7 @@ pub(crate) struct Total {
     pub(crate) apis: BTreeMap<i16, TotalOfApi>,
     pub(crate) errors: BTreeMap<(i16, i16), u64>,
     pub(crate) opened: u64,
+    pub(crate) logins: u64,
     pub(crate) closed: u64,
     pub(crate) refused: [u64; Refusal::ALL.len()],
     pub(crate) pauses: u64,
@@ -83,6 +85,7 @@ impl Default for Meter {
             apis: (0..APIS).map(|_| OfApi::default()).collect(),
             errors: Mutex::default(),
             opened: AtomicU64::new(0),
+            logins: AtomicU64::new(0),
             closed: AtomicU64::new(0),
             refused: Default::default(),
             pauses: AtomicU64::new(0),
@@ -128,6 +131,11 @@ impl Meter {
 
     pub(crate) fn on_opened(&self) {
         self.opened.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Somebody has logged in, for the first time or again.
+    pub(crate) fn on_login(&self) {
+        self.logins.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn on_closed(&self) {
@@ -177,6 +185,7 @@ impl Meter {
             *total.errors.entry(*key).or_default() += count;
         }
         total.opened += number(&self.opened);
+        total.logins += number(&self.logins);
         total.closed += number(&self.closed);
         for (sum, cell) in total.refused.iter_mut().zip(&self.refused) {
             *sum += number(cell);

@@ -58,6 +58,7 @@ fn write_requests(page: &mut impl Sink, shared: &Shared) {
     page.one(&metric::CONNECTIONS_MAX, shared.doors.connections_max());
     page.one(&metric::OPENED, total.opened);
     page.one(&metric::CLOSED, total.closed);
+    page.one(&metric::LOGINS, total.logins);
     let refused = Refusal::ALL.iter().zip(total.refused);
     page.family(
         &metric::REFUSED,

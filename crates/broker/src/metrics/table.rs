@@ -78,8 +78,9 @@ metrics! {
         "connections that may be open: max.connections, or fewer where the limit of open files leaves no room for so many";
     OPENED "esker_connections_opened_total" Counter [] "connections that were accepted";
     CLOSED "esker_connections_closed_total" Counter [] "connections that ended, whoever ended them";
+    LOGINS "esker_logins_total" Counter [] "logins that succeeded, of users and of nodes, those of connections that log in again among them";
     REFUSED "esker_connections_refused_total" Counter ["reason"]
-        "connections that the broker turned away or cut off: per_ip (max.connections.per.ip), places (max.connections, in a cluster), garbage (bytes that are no request), version (not served), memory (requests are short of it)";
+        "connections that the broker turned away or cut off: per_ip (max.connections.per.ip), places (max.connections, in a cluster), garbage (bytes that are no request), version (not served), memory (requests are short of it), login (not let in, or not in time)";
     CLIENTS "esker_client_connections" Gauge ["software", "version"]
         "open connections by the software that clients name; the 100 first kinds, others are software other";
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use env::{ConnId, Poller};
 use model::Instant;
 use partition::Stamp;
+use security::login::server::Login;
 
 use super::inbox::{Frame, Inbox};
 #[cfg(test)]
@@ -19,8 +20,9 @@ use super::outbox::Chunk;
 use super::outbox::{Outbox, Reply};
 use super::share::{ByKind, Head, Kind, Room};
 use super::transport::Transport;
-use crate::asker::{Asker, Login, Origin};
+use crate::asker::{Asker, Origin};
 use crate::budget::Account;
+use crate::node::Entrance;
 use crate::reads::Readers;
 
 /// Requests in flight on one connection; past it we stop reading it until an answer leaves.
@@ -45,12 +47,6 @@ enum SlotState {
     Dropped,
 }
 
-/// How far a connection is in proving its identity.
-enum PeerState {
-    /// Its requests are served.
-    Open(Arc<Asker>),
-}
-
 /// Names a slot of a connection.
 pub(crate) type SlotNumber = u64;
 
@@ -58,9 +54,13 @@ pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
-    state: PeerState,
-    /// What its login waits for.
-    pub(crate) login: Option<Login>,
+    /// The identity behind its requests: nobody before a login, where one is asked for.
+    asker: Arc<Asker>,
+    pub(crate) entrance: Arc<Entrance>,
+    /// `None` where the listener asks for none, and nobody has begun one. Boxed: most connections need none.
+    pub(crate) login: Option<Box<Login>>,
+    /// When it was opened.
+    pub(crate) since: Instant,
     transport: Transport,
     stamp: Stamp,
     pub(crate) readers: Readers,
@@ -94,13 +94,21 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnId, asker: Arc<Asker>, now: Instant) -> Connection {
+    pub(crate) fn new(
+        id: ConnId,
+        asker: Arc<Asker>,
+        entrance: Arc<Entrance>,
+        now: Instant,
+    ) -> Connection {
+        let offer = entrance.asks.then(|| Arc::clone(&entrance.offer));
         Connection {
             id,
             peer: asker.peer,
             local: asker.local,
-            state: PeerState::Open(asker),
-            login: None,
+            asker,
+            entrance,
+            login: offer.map(|offer| Box::new(Login::new(offer))),
+            since: now,
             transport: Transport::Plain(id),
             stamp: Stamp::default(),
             readers: Readers::default(),
@@ -230,13 +238,23 @@ impl Connection {
 
     /// The identity behind its requests.
     pub(crate) fn asker(&self) -> &Arc<Asker> {
-        let PeerState::Open(asker) = &self.state;
-        asker
+        &self.asker
     }
 
     pub(crate) fn asker_mut(&mut self) -> &mut Arc<Asker> {
-        let PeerState::Open(asker) = &mut self.state;
-        asker
+        &mut self.asker
+    }
+
+    /// True if its requests are served now: a login that there is to be is over, and still counts.
+    pub(crate) fn is_admitted(&self, now: Instant) -> bool {
+        let login = self.login.as_ref();
+        login.is_none_or(|login| login.admits(now))
+    }
+
+    /// True if nobody knows yet whose it is, though it is to be known.
+    pub(crate) fn is_stranger(&self) -> bool {
+        let login = self.login.as_ref();
+        login.is_some_and(|login| login.session().is_none())
     }
 
     /// The origin of the batches of the last request.
@@ -408,6 +426,7 @@ mod tests {
         let mut connection = Connection::new(
             ConnId(1),
             Arc::new(Asker::anonymous(here, here)),
+            Entrance::plain(),
             Instant(0),
         );
         let (first, second, third) = (
@@ -439,6 +458,7 @@ mod tests {
         let mut connection = Connection::new(
             ConnId(1),
             Arc::new(Asker::anonymous(here, here)),
+            Entrance::plain(),
             Instant(0),
         );
         let slots = [1, 2, 4, 8].map(|bytes| connection.open_slot(Kind::Other, bytes));

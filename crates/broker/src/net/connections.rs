@@ -37,6 +37,8 @@ pub(crate) struct Connections {
     open: ById<ConnId, Connection>,
     /// To be read or flushed in this turn.
     pub(crate) active: BTreeSet<ConnId>,
+    /// Those whose login is not over, the oldest first.
+    strangers: BTreeSet<(Instant, ConnId)>,
     pub(crate) answers_unsent: usize,
     /// Not read until requests are done with, by their turns: the one that waits longest is looked at first.
     crowded: BTreeMap<u64, ConnId>,
@@ -97,11 +99,15 @@ impl Connections {
 
     pub(crate) fn insert(&mut self, connection: Connection) {
         self.active.insert(connection.id);
+        if connection.is_stranger() {
+            self.strangers.insert((connection.since, connection.id));
+        }
         self.open.insert(connection.id, connection);
     }
 
     pub(crate) fn remove(&mut self, conn: ConnId) -> Option<Connection> {
         let connection = self.open.remove(&conn)?;
+        self.strangers.remove(&(connection.since, conn));
         self.taken
             .change(connection.unanswered_bytes(), ByKind::default());
         self.has_freed = true;
@@ -112,6 +118,29 @@ impl Connections {
         self.unsent_memory -= connection.unsent_memory();
         self.active.remove(&conn);
         Some(connection)
+    }
+
+    /// A login begins on a connection that needs none.
+    pub(crate) fn on_login_begun(&mut self, conn: ConnId) {
+        if let Some(connection) = self.open.get(&conn) {
+            self.strangers.insert((connection.since, conn));
+        }
+    }
+
+    /// Its login is over.
+    pub(crate) fn on_login(&mut self, conn: ConnId) {
+        if let Some(connection) = self.open.get(&conn) {
+            self.strangers.remove(&(connection.since, conn));
+        }
+    }
+
+    pub(crate) fn strangers_count(&self) -> usize {
+        self.strangers.len()
+    }
+
+    /// The one whose login takes longest, and since when it is open.
+    pub(crate) fn oldest_stranger(&self) -> Option<(Instant, ConnId)> {
+        self.strangers.first().copied()
     }
 
     /// Sends what is ready to be sent.

@@ -30,19 +30,15 @@ pub(super) struct Login {
 impl Identity {
     pub(crate) fn new(
         (node, is_insecure): (BrokerId, bool),
-        proof: Option<NodeProof>,
+        proof: Option<Arc<NodeProof>>,
         rng: Arc<dyn Rng>,
     ) -> Identity {
         Identity {
             node,
-            proof: proof.map(Arc::new),
+            proof,
             is_insecure,
             rng,
         }
-    }
-
-    pub(crate) fn proof(&self) -> Option<&NodeProof> {
-        self.proof.as_deref()
     }
 
     pub(crate) fn random(&self) -> [u8; NONCE_RANDOM_BYTES] {

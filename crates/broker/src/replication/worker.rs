@@ -167,7 +167,10 @@ impl ReplicaWorker {
                         .on_reply(answer, self.shared.env.clock.now());
                 }
                 Redeemed::Replied(_, answer) => self.on_isr_reply(answer),
-                Redeemed::Answered(_) | Redeemed::Piece(..) | Redeemed::Quorum(..) => {}
+                Redeemed::Answered(_)
+                | Redeemed::Piece(..)
+                | Redeemed::Quorum(..)
+                | Redeemed::Verdict(..) => {}
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::mail::Mail;
 use crate::mail::inboxes::{Redeemed, ShardId};
 use crate::mover::Mover;
 use crate::node::Volumes;
+use crate::passwords::PasswordChecker;
 use crate::quorum::QuorumWorker;
 use crate::reads::ReaderLoop;
 use crate::replication::ReplicaWorker;
@@ -102,6 +103,11 @@ pub(super) fn spawn_doors(shared: &Arc<Shared>, pollers: Vec<Box<dyn Poller>>) {
         to.put(ticket.inbox, Redeemed::Piece(ticket, Box::new(piece)));
     };
     threads.spawn("reads", Box::new(ReaderLoop { pool, deliver }));
+    let passwords = PasswordChecker {
+        passwords: Arc::clone(&shared.passwords),
+        mail: Arc::clone(&shared.mail),
+    };
+    threads.spawn_patient("passwords", Box::new(passwords));
     for (id, poller) in pollers.into_iter().enumerate() {
         let shard = Shard::new(ShardId(id as u16), Arc::clone(shared), poller);
         threads.spawn("shard", Box::new(shard));

@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
 use super::scram::{
-    Client, ClientError, Credential, Hash, ITERATIONS, Malformed, NONCE_RANDOM_BYTES, Refusal,
-    Verifying, Waiting, begin,
+    Client, ClientError, Credential, Fakes, Hash, ITERATIONS, Malformed, NONCE_RANDOM_BYTES,
+    Refusal, Verifying, Waiting, begin,
 };
 use crate::secret::Secret;
 
@@ -128,6 +128,15 @@ impl NodeProof {
             credential: Credential::of_salted(HASH, &salted, salt, ROUNDS),
             salted,
         }
+    }
+
+    /// Salts for users who do not exist: the same at all nodes that have the secret.
+    #[must_use]
+    pub fn fakes(&self) -> Fakes {
+        let bytes = HASH.hmac(self.salted.expose(), b"esker salts of nobody");
+        let mut key = [0; 32];
+        key.copy_from_slice(&bytes[..32]);
+        Fakes::new(key)
     }
 
     /// The first message of the node `node`, and what goes on with its answer.

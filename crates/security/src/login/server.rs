@@ -29,7 +29,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const HANDSHAKES: std::ops::RangeInclusive<i16> = 0..=1;
 const AUTHENTICATES: std::ops::RangeInclusive<i16> = 0..=2;
 /// The words of Kafka for a token of somebody who has logged in.
-const LATE: &str = "SaslAuthenticate request received after successful authentication";
+pub const LATE: &str = "SaslAuthenticate request received after successful authentication";
 
 /// Those who may log in, as they are known at the moment of a question.
 pub trait Users {

@@ -80,7 +80,7 @@ pub(crate) fn handle(
 }
 
 fn check(request: &ApiVersionsRequest, version: i16, view: &View<'_>) -> Result<(), ErrorCode> {
-    if NAMED_FROM <= version && software(request).is_none() {
+    if !is_in_order(request, version) {
         return Err(ErrorCode::InvalidRequest);
     }
     if version < MEANT_FROM {
@@ -95,6 +95,11 @@ fn check(request: &ApiVersionsRequest, version: i16, view: &View<'_>) -> Result<
         }
         (Some(_), _) => Err(ErrorCode::RebootstrapRequired),
     }
+}
+
+/// True if the answer to the request is none for its form.
+pub(crate) fn is_in_order(request: &ApiVersionsRequest, version: i16) -> bool {
+    version < NAMED_FROM || software(request).is_some()
 }
 
 /// Name and version of the client's software, where it says them in order.

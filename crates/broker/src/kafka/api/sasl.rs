@@ -1,119 +1,53 @@
-//! SaslHandshake and SaslAuthenticate on a connection that takes no SASL of clients: there other nodes of the cluster prove themselves.
+//! SaslHandshake and SaslAuthenticate on a connection whose requests are served: a client logs in again, or another node proves itself where
+//! clients need not log in.
 //!
-//! They are listed, since clients guess the age of a broker by the APIs that it lists, and refused as in Kafka, so that a client that was set
-//! up with SASL by mistake learns of it. A node that proves itself is known by its number from then on. One that cannot is told so and
-//! sent away.
+//! They are listed everywhere, since clients guess the age of a broker by the APIs that it lists, and refused as in Kafka where they have no
+//! place, so that a client that was set up with SASL by mistake learns of it.
 
-use bytes::Bytes;
-use env::logs::CONNECTIONS;
-use security::Principal;
-use security::login::node::{MECHANISM, NodeRefusal};
-use wire::messages::{
-    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
-};
-use wire::{ApiKey, ErrorCode};
+use security::login::node::MECHANISM;
+use security::login::server::{Frame, LATE};
+use wire::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 
-use crate::asker::{Asker, Login};
 use crate::kafka::call::Call;
-use crate::meters::meter::Refusal;
+use crate::kafka::login::{self, Form};
 use crate::net::Outcome;
 
 pub(crate) fn on_handshake(call: &mut Call<'_>, request: SaslHandshakeRequest) -> Outcome {
-    let is_node = request.mechanism == MECHANISM;
-    let takes_nodes = call.desk.shared.identity.proof().is_some();
-    let response = match (is_node, takes_nodes) {
-        (true, true) => {
-            call.set_login(Some(Login::Named));
-            SaslHandshakeResponse {
-                error_code: 0,
-                mechanisms: vec![MECHANISM.to_owned()],
-            }
+    if call.login().is_none() {
+        let takes_nodes = (call.entrance()).is_some_and(|it| it.offer.nodes.is_some());
+        if request.mechanism != MECHANISM || !takes_nodes {
+            return login::not_now(call, Form::Handshake, "");
         }
-        _ => no_handshake(),
-    };
-    call.reply(ApiKey::SaslHandshake, &response)
-}
-
-fn no_handshake() -> SaslHandshakeResponse {
-    SaslHandshakeResponse {
-        error_code: ErrorCode::IllegalSaslState.code(),
-        mechanisms: Vec::new(),
+        call.begin_login();
     }
+    let frame = Frame::SaslHandshake {
+        version: call.version(),
+        mechanism: &request.mechanism,
+    };
+    login::take(call, frame, Form::Handshake)
 }
 
 pub(crate) fn on_authenticate(call: &mut Call<'_>, request: SaslAuthenticateRequest) -> Outcome {
-    let response = match call.take_login() {
-        None => no_login(),
-        Some(login) => match prove(call, login, &request.auth_bytes) {
-            Ok(bytes) => SaslAuthenticateResponse {
-                auth_bytes: bytes.into(),
-                ..SaslAuthenticateResponse::default()
-            },
-            Err(why) => refuse(call, &why),
-        },
+    if call.login().is_none() {
+        return login::not_now(call, Form::Token, LATE);
+    }
+    let frame = Frame::SaslAuthenticate {
+        version: call.version(),
+        token: &request.auth_bytes,
     };
-    call.reply(ApiKey::SaslAuthenticate, &response)
-}
-
-fn no_login() -> SaslAuthenticateResponse {
-    SaslAuthenticateResponse {
-        error_code: ErrorCode::IllegalSaslState.code(),
-        error_message: Some(
-            "SaslAuthenticate request received after successful authentication".to_owned(),
-        ),
-        auth_bytes: Bytes::new(),
-        session_lifetime_ms: 0,
-    }
-}
-
-/// Takes one message of a node; the answer to it.
-fn prove(call: &mut Call<'_>, login: Login, message: &[u8]) -> Result<Vec<u8>, NodeRefusal> {
-    match login {
-        Login::Named => {
-            let identity = call.desk.shared.identity.clone();
-            let random = identity.random();
-            // It was named only because there is one.
-            let proof = identity.proof().ok_or(NodeRefusal::OtherLogin)?;
-            let (answer, server) = proof.answer(message, &random)?;
-            call.set_login(Some(Login::Asked(server)));
-            Ok(answer)
-        }
-        Login::Asked(server) => {
-            let (last, node) = server.end(message)?;
-            call.become_asker(Asker {
-                principal: Principal::node(node),
-                ..Asker::clone(&call.asker)
-            });
-            Ok(last)
-        }
-    }
-}
-
-/// The other end is no node of this cluster: it learns why, and its connection ends.
-fn refuse(call: &mut Call<'_>, why: &NodeRefusal) -> SaslAuthenticateResponse {
-    call.desk.meter().on_refused(Refusal::Login);
-    if let Some(kept_back) = call.desk.complaints.strangers.admit(call.desk.now) {
-        tracing::warn!(
-            target: CONNECTIONS,
-            kept_back = kept_back.count(),
-            "{} does not prove that it is a node of this cluster, and is sent away: {why}",
-            call.asker.peer,
-        );
-    }
-    call.close_behind();
-    SaslAuthenticateResponse {
-        error_code: ErrorCode::SaslAuthenticationFailed.code(),
-        error_message: Some(why.to_string()),
-        ..SaslAuthenticateResponse::default()
-    }
+    login::take(call, frame, Form::Token)
 }
 
 #[cfg(test)]
 mod tests {
+    use security::Principal;
     use security::login::node::{ClusterSecret, NodeProof, SECRET_BYTES_MIN};
     use security::login::scram::NONCE_RANDOM_BYTES;
-    use wire::Request;
-    use wire::messages::{AllocateProducerIdsRequest, ApiVersionsRequest};
+    use wire::messages::{
+        AllocateProducerIdsRequest, ApiVersionsRequest, SaslAuthenticateResponse,
+        SaslHandshakeResponse,
+    };
+    use wire::{ApiKey, Request};
 
     use super::*;
     use crate::event_loop::bench::{Bench, encoded};
@@ -132,7 +66,10 @@ mod tests {
         Bench::with_file(
             FILE,
             text.as_bytes(),
-            &[("esker.cluster.secret.file", FILE)],
+            &[
+                ("esker.cluster.secret.file", FILE),
+                ("connection.failed.authentication.delay.ms", "0"),
+            ],
         )
     }
 
@@ -181,7 +118,10 @@ mod tests {
         assert_eq!(handshake(&mut bench, MECHANISM).error_code, 0);
         let (first, client) = proof.begin(3, &RANDOM);
         let answer = message(&mut bench, first);
-        assert!(!lists_peers(&mut bench), "it has not proved itself yet");
+        assert!(
+            !bench.asker().principal.is_node(),
+            "it has not proved itself yet"
+        );
         let (last, verifying) = client
             .prove(&proof, &answer.auth_bytes)
             .expect("a challenge");
