@@ -118,6 +118,7 @@ DASHBOARDS = {
         ("Software", "short", "timeseries", (now("esker_client_connections"), "{{software}} {{version}}")),
         ("Opened and closed", "cps", "timeseries", (rate("esker_connections_opened_total", "instance"), "opened"),
          (rate("esker_connections_closed_total", "instance"), "closed")),
+        ("Logins", "cps", "timeseries", (rate("esker_logins_total", "instance"), "{{instance}}")),
         ("Cut off", "cps", "timeseries", (rate("esker_connections_refused_total", "reason"), "{{reason}}")),
         ("Requests that wait", "short", "timeseries", (now("esker_requests_waiting"), "{{instance}}")),
         ("Fetch sessions", "short", "timeseries", (now("esker_fetch_sessions"), "{{instance}}")),

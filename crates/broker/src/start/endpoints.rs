@@ -8,7 +8,7 @@ use meta::{Endpoint, SecurityProtocol};
 /// The doors for clients, as clients find them.
 pub(super) fn endpoints(broker: &config::Broker, bound: &[SocketAddr]) -> Vec<Endpoint> {
     let doors = broker.listeners.iter().zip(bound);
-    let doors = doors.map(|(door, bound)| endpoint(door, *bound, &broker.advertised));
+    let doors = doors.map(|(door, bound)| endpoint(broker, door, *bound, &broker.advertised));
     doors.collect()
 }
 
@@ -20,6 +20,7 @@ pub(super) fn controller_endpoint(
     let door = broker.quorum.controller_listener.as_ref()?;
     let bound = bound.get(broker.listeners.len())?;
     Some(endpoint(
+        broker,
         door,
         *bound,
         &broker.quorum.controllers_advertised,
@@ -42,7 +43,13 @@ pub(super) fn own_addresses(
     own
 }
 
-fn endpoint(door: &Listener, bound: SocketAddr, advertised: &[Listener]) -> Endpoint {
+fn endpoint(
+    broker: &config::Broker,
+    door: &Listener,
+    bound: SocketAddr,
+    advertised: &[Listener],
+) -> Endpoint {
+    let login = broker.logins.get(&door.name);
     let advertised = advertised.iter().find(|known| known.name == door.name);
     let own = || {
         door.name_of_host()
@@ -55,6 +62,8 @@ fn endpoint(door: &Listener, bound: SocketAddr, advertised: &[Listener]) -> Endp
             .map(|known| known.port)
             .filter(|port| *port != 0)
             .unwrap_or(bound.port()),
-        protocol: SecurityProtocol::PLAINTEXT,
+        protocol: login.map_or(SecurityProtocol::PLAINTEXT, |login| {
+            SecurityProtocol(login.protocol.number())
+        }),
     }
 }

@@ -378,7 +378,7 @@ mod tests {
                 .len(),
             1
         );
-        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 360);
+        assert_eq!(ask(&fixture, (4, "1"), None).configs.len(), 361);
     }
 
     #[test]

@@ -384,6 +384,7 @@ mod tests {
             (ErrorCode::None, 0)
         );
         assert_eq!(asked(&mut bench, (COMPARISON, LATEST), 5), not_yet);
+        bench.become_node(3);
         assert_eq!(
             asked(&mut bench, (FOLLOWER, LATEST), 5),
             (ErrorCode::None, 2)
