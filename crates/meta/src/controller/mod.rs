@@ -9,6 +9,7 @@
 
 mod losses;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::{BrokerId, Instant, LeaderEpoch, Offset};
@@ -107,6 +108,7 @@ pub struct Standing {
 enum Move {
     Registered {
         broker: BrokerId,
+        incarnation: Uuid,
         epoch: i64,
         is_fenced: bool,
         at: Instant,
@@ -128,6 +130,8 @@ pub struct Controller {
     /// Directories that brokers call full or slow.
     trouble: Trouble,
     losses: UnheardLosses,
+    /// The life of each broker before its present one: a process that comes back behind its successor runs with a copy of the directories.
+    replaced: BTreeMap<BrokerId, Uuid>,
     /// Waits for the records of the last decision.
     pending: Option<Move>,
     /// Sessions are not looked at before.
@@ -165,6 +169,7 @@ impl Controller {
             sessions: Sessions::new(heard, rules.session_timeout, now),
             trouble: Trouble::default(),
             losses,
+            replaced: BTreeMap::new(),
             pending: None,
             pause: None,
             balance_at: None,
@@ -232,14 +237,22 @@ impl Controller {
             None => {}
             Some(Move::Registered {
                 broker,
+                incarnation,
                 epoch,
                 is_fenced,
                 at,
             }) => {
+                let known = before.broker(broker).map(|known| known.incarnation);
+                if let Some(life) = known.filter(|life| *life != incarnation) {
+                    self.replaced.insert(broker, life);
+                }
                 self.sessions.on_registered(broker, epoch, is_fenced, last);
                 self.sessions.on_heard(broker, epoch, at);
             }
-            Some(Move::Unregistered(broker)) => self.sessions.on_unregistered(broker),
+            Some(Move::Unregistered(broker)) => {
+                self.replaced.remove(&broker);
+                self.sessions.on_unregistered(broker);
+            }
             Some(Move::Stepped(broker, to)) => self.sessions.on_step(broker, to, last),
             Some(Move::Fenced(broker)) => self.sessions.on_fenced(broker, last),
             Some(Move::MoreToBalance(at)) => self.balance_at = Some(at),
@@ -264,8 +277,10 @@ impl Controller {
         now: Instant,
     ) -> Decision<Result<i64, RegisterError>> {
         let has_session = image.broker(broker.id).is_some_and(|known| {
-            // A process locks its directories: the one that has them now is the only one that lives.
-            let is_heir = !known.log_dirs.is_empty() && known.log_dirs == broker.log_dirs;
+            // A process locks its directories: the one that has them now is the only one that lives, unless they were copied.
+            let is_back = self.replaced.get(&broker.id) == Some(&broker.incarnation);
+            let has_dirs = !known.log_dirs.is_empty() && known.log_dirs == broker.log_dirs;
+            let is_heir = has_dirs && !is_back;
             !is_heir && (self.sessions).has_session(broker.id, known.epoch, now)
         });
         match register(image, rules.topics, broker, has_session) {
@@ -273,6 +288,7 @@ impl Controller {
             Ok(registered) => {
                 self.pending = Some(Move::Registered {
                     broker: broker.id,
+                    incarnation: broker.incarnation,
                     epoch: registered.epoch,
                     is_fenced: registered.is_fenced,
                     at: now,

@@ -174,7 +174,11 @@ impl World {
         let rules = rules(&voters, self.is_alone, self.can_write);
         match words[0] {
             "register" => {
-                let registering = registering(broker(1), words.get(2).map_or(1, |_| number(2)));
+                let life = words.get(2).map_or(1, |_| number(2));
+                let mut registering = registering(broker(1), life);
+                if words.get(3) == Some(&"copy") {
+                    registering.log_dirs = vec![dir(broker(1))];
+                }
                 let decision = (self.controller).register(&image, &rules, &registering, self.now);
                 self.outcome(decision, |answer| match answer {
                     Ok(_) => String::new(),
@@ -354,6 +358,24 @@ fn a_broker_registers_is_heard_and_fenced_when_it_is_silent() {
         beat 2 => unfence 2, serves
         unregister 2 => -2, Ok(())
         beat 2 => No broker registration found for broker id 2
+        ",
+    );
+}
+
+/// Two processes with copies of one directory would take turns.
+#[test]
+fn a_life_that_was_replaced_comes_back_only_when_its_successor_is_gone() {
+    play(
+        "
+        register 2 => +2
+        beat 2 => unfence 2, serves
+        register 2 2 copy => +2
+        beat 2 => unfence 2, serves
+        register 2 1 => duplicate
+        beat 2 => serves
+        tick 9000 => fence 2, silent
+        register 2 1 => +2
+        register 2 2 copy => duplicate
         ",
     );
 }
