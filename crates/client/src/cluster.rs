@@ -17,6 +17,7 @@ use wire::{Request, Uuid};
 
 use crate::connection::Connection;
 use crate::error::Error;
+use crate::login::Login;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -40,6 +41,8 @@ pub struct Options {
     pub io_timeout: Duration,
     /// All operations together end by then, until a producer makes progress: each time starts anew from there.
     pub until: Option<Instant>,
+    /// The user of every connection; `None` where brokers let everybody in.
+    pub login: Option<Login>,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             timeout,
             io_timeout,
             until: None,
+            login: None,
         }
     }
 }
@@ -125,7 +129,7 @@ impl Client {
             .split(',')
             .map(str::trim)
             .filter(|part| !part.is_empty())
-            .map(complete_address)
+            .map(|address| complete_address(address, options.login.is_some()))
             .collect::<Result<_, _>>()?;
         if bootstrap.is_empty() {
             return Err(Error::Address {
@@ -189,12 +193,7 @@ impl Client {
     }
 
     fn open_by(&self, address: &str, until: Option<Instant>) -> Result<Connection, Error> {
-        let Options {
-            client_id,
-            io_timeout,
-            ..
-        } = &self.options;
-        Connection::open_by(&self.env, address, client_id, *io_timeout, until)
+        Connection::open_by(&self.env, address, &self.options, until)
     }
 
     /// Runs an operation whose waits take `timeout` together at most, or less inside of another one.
@@ -260,10 +259,27 @@ impl Client {
         limit: i16,
     ) -> Result<R::Response, Error> {
         let result = self.control(address)?.call_up_to(request, limit);
-        if matches!(result, Err(Error::Lost { .. } | Error::Garbled { .. })) {
-            self.connections.remove(address);
+        result.map_err(|error| self.on_failure(address, error))
+    }
+
+    /// Forgets a connection that ended. The reason may be that its listener wants a login, and then is that.
+    fn on_failure(&mut self, address: &str, error: Error) -> Error {
+        if !error.ends_connection() {
+            return error;
         }
-        result
+        let ended = self.connections.remove(address);
+        if !error.is_close() || !ended.is_some_and(|ended| ended.may_want_login()) {
+            return error;
+        }
+        let until = self.env.clock.now().plus(HELLO_WAIT);
+        let until = self.deadline.map_or(until, |deadline| deadline.min(until));
+        match Connection::mechanisms(&self.env, address, &self.options, Some(until)) {
+            Ok(mechanisms) if !mechanisms.is_empty() => Error::LoginNeeded {
+                address: address.to_owned(),
+                mechanisms,
+            },
+            _ => error,
+        }
     }
 
     /// Asks one broker.
@@ -310,7 +326,10 @@ impl Client {
             let greeted = self.greet(&address, others);
             match greeted.and_then(|()| self.call_at(&address, request)) {
                 Err(
-                    error @ (Error::Connect { .. } | Error::NoGreeting { .. } | Error::Lost { .. }),
+                    error @ (Error::Connect { .. }
+                    | Error::NoGreeting { .. }
+                    | Error::NoLogin { .. }
+                    | Error::Lost { .. }),
                 ) => last = Some(error),
                 result => return result,
             }
@@ -630,14 +649,21 @@ pub(crate) fn host_port(host: &str, port: i32) -> String {
 const PORT_DEFAULT: i32 = 9092;
 
 /// `host:port` of an address as people write it: perhaps with a scheme, perhaps without a port.
-fn complete_address(text: &str) -> Result<String, Error> {
+fn complete_address(text: &str, has_login: bool) -> Result<String, Error> {
     let bad = || Error::Address {
         address: text.to_owned(),
     };
     let address = match text.split_once("://") {
         Some((scheme, address)) => match scheme.to_ascii_uppercase().as_str() {
             "PLAINTEXT" | "KAFKA" => address.trim_end_matches('/'),
-            protocol @ ("SSL" | "SASL_SSL" | "SASL_PLAINTEXT") => {
+            "SASL_PLAINTEXT" if has_login => address.trim_end_matches('/'),
+            "SASL_PLAINTEXT" => {
+                return Err(Error::LoginNeeded {
+                    address: text.to_owned(),
+                    mechanisms: Vec::new(),
+                });
+            }
+            protocol @ ("SSL" | "SASL_SSL") => {
                 return Err(Error::Protocol {
                     address: text.to_owned(),
                     protocol: protocol.to_owned(),
@@ -682,7 +708,7 @@ mod tests {
             ("plaintext://kafka", "kafka:9092"),
             ("kafka://kafka:1/", "kafka:1"),
         ] {
-            assert_eq!(complete_address(text).unwrap(), whole, "{text}");
+            assert_eq!(complete_address(text, false).unwrap(), whole, "{text}");
         }
         for bad in [
             "",
@@ -695,15 +721,15 @@ mod tests {
             "host/path:1",
         ] {
             assert!(
-                matches!(complete_address(bad), Err(Error::Address { .. })),
+                matches!(complete_address(bad, false), Err(Error::Address { .. })),
                 "{bad}"
             );
         }
-        let error = complete_address("SASL_SSL://h:1").unwrap_err().to_string();
-        assert!(
-            error.contains("SASL_SSL") && error.contains("PLAINTEXT only"),
-            "{error}"
-        );
+        let error = complete_address("SASL_SSL://h:1", true).unwrap_err();
+        assert!(error.to_string().contains("not SASL_SSL; TLS"), "{error}");
+        let with_login = |has_login| complete_address("SASL_PLAINTEXT://h", has_login);
+        assert_eq!(with_login(true).unwrap(), "h:9092");
+        assert!(matches!(with_login(false), Err(Error::LoginNeeded { .. })));
     }
 
     #[test]

@@ -1,16 +1,22 @@
 //! A session on a blocking socket.
 //!
-//! Owns one stream. After any error the connection is of no use: what was sent may or may not have been done.
+//! Owns one stream. After any error the connection is of no use: what was sent may or may not have been done. With a login, nothing is asked
+//! before it is done, and the connection logs in again before the end of its session (KIP-368).
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Clock, Env, Stream};
+use env::{Clock, Env, Rng, Stream};
 use model::Instant;
+use security::login::scram::NONCE_RANDOM_BYTES;
+use wire::messages::SaslHandshakeRequest;
 use wire::{ApiKey, Encoded, Request, Splice};
 
+use crate::cluster::Options;
 use crate::error::{Error, Garbage};
+use crate::login::{self, Login, LoginFault, LoginNext, LoginRefusal};
 use crate::session::{Reply, RequestError, Session};
 
 pub struct Connection {
@@ -24,7 +30,26 @@ pub struct Connection {
     until: Option<Instant>,
     /// The bound that the socket has.
     set: Duration,
+    entry: Option<Entry>,
+    /// Answers that were taken to have the connection free for a login: they come before others.
+    taken: VecDeque<Reply>,
+    /// True once a request was answered after the greeting.
+    is_served: bool,
 }
+
+/// The user of a connection.
+struct Entry {
+    login: Login,
+    rng: Arc<dyn Rng>,
+    /// The moment for the next login; `None` where the session has no end.
+    again: Option<Instant>,
+}
+
+/// The part of a session's life after which its user logs in again, in thousandths: chance keeps clients from doing so in step (KIP-368).
+const LIFE_PART: std::ops::RangeInclusive<u64> = 850..=950;
+
+/// A mechanism that any listener may have, to ask which ones it has.
+const PROBED: &str = "SCRAM-SHA-256";
 
 /// A wait may end so much after its time: most waits need no call to the system then.
 const SLACK: Duration = Duration::from_millis(100);
@@ -32,24 +57,41 @@ const SLACK: Duration = Duration::from_millis(100);
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Connection {
-    /// Connects and negotiates versions; `timeout` bounds connecting and every later wait for bytes.
-    pub fn open(
-        env: &Env,
-        address: &str,
-        client_id: &str,
-        timeout: Duration,
-    ) -> Result<Connection, Error> {
-        Connection::open_by(env, address, client_id, timeout, None)
+    /// Connects, negotiates versions and logs in; `io_timeout` bounds connecting and every later wait for bytes.
+    pub fn open(env: &Env, address: &str, options: &Options) -> Result<Connection, Error> {
+        Connection::open_by(env, address, options, None)
     }
 
-    /// The same, connected and greeted by `until`, which bounds no later wait.
+    /// The same, ready by `until`, which bounds no later wait.
     pub(crate) fn open_by(
         env: &Env,
         address: &str,
-        client_id: &str,
-        timeout: Duration,
+        options: &Options,
         until: Option<Instant>,
     ) -> Result<Connection, Error> {
+        let mut connection = Connection::greeted(env, address, options, until)?;
+        if let Some(login) = &options.login {
+            connection.entry = Some(Entry {
+                login: login.clone(),
+                rng: Arc::clone(&env.rng),
+                again: None,
+            });
+            let user = login.user();
+            connection
+                .log_in()
+                .map_err(|error| error.before_login(user))?;
+        }
+        connection.until = None;
+        Ok(connection)
+    }
+
+    fn greeted(
+        env: &Env,
+        address: &str,
+        options: &Options,
+        until: Option<Instant>,
+    ) -> Result<Connection, Error> {
+        let timeout = options.io_timeout;
         let left = until.map_or(timeout, |until| until.since(env.clock.now()));
         let set = left.min(timeout).max(WAIT_MIN);
         let dialled = env.net.dial(address, set);
@@ -60,23 +102,23 @@ impl Connection {
         let mut connection = Connection {
             address: address.to_owned(),
             stream,
-            session: Session::new(client_id),
+            session: Session::new(&options.client_id),
             clock: Arc::clone(&env.clock),
             timeout,
             until,
             set,
+            entry: None,
+            taken: VecDeque::new(),
+            is_served: false,
         };
         for oldest in [false, true] {
             let hello = connection.session.hello(oldest)?;
             let written = connection.write(&hello);
             let reply = written
-                .and_then(|()| connection.receive())
+                .and_then(|()| connection.await_reply())
                 .map_err(Error::before_greeting)?;
             match connection.session.negotiated(&reply) {
-                Ok(true) => {
-                    connection.until = None;
-                    return Ok(connection);
-                }
+                Ok(true) => return Ok(connection),
                 Ok(false) => {}
                 Err(fault) => return Err(connection.garbled(ApiKey::ApiVersions, fault)),
             }
@@ -85,6 +127,91 @@ impl Connection {
             ApiKey::ApiVersions,
             Garbage::Content("it does not know version 0"),
         ))
+    }
+
+    /// The mechanisms by which clients log in at a listener; none where it takes no login.
+    pub(crate) fn mechanisms(
+        env: &Env,
+        address: &str,
+        options: &Options,
+        until: Option<Instant>,
+    ) -> Result<Vec<String>, Error> {
+        let mut connection = Connection::greeted(env, address, options, until)?;
+        let mechanism = PROBED.to_owned();
+        let answer = connection.call(&SaslHandshakeRequest { mechanism })?;
+        Ok(login::names(answer.mechanisms))
+    }
+
+    /// True if it has no user, and its broker has said nothing but which versions it speaks, SASL among them: it may want a login.
+    pub(crate) fn may_want_login(&self) -> bool {
+        let speaks_sasl = self.version(ApiKey::SaslHandshake).is_some();
+        self.entry.is_none() && !self.is_served && speaks_sasl
+    }
+
+    /// Logs in, for the first time or again. Nothing may be under way.
+    fn log_in(&mut self) -> Result<(), Error> {
+        let Some(mut entry) = self.entry.take() else {
+            return Ok(());
+        };
+        // The life of the session begins after this moment.
+        let began = self.clock.now();
+        let life = self.exchange_tokens(&mut entry);
+        if let Ok(life) = &life {
+            entry.again = life.map(|life| began.plus(part(life, entry.rng.next_u64())));
+        }
+        self.entry = Some(entry);
+        life.map(drop)
+    }
+
+    /// The life of the session, if it has an end.
+    fn exchange_tokens(&mut self, entry: &mut Entry) -> Result<Option<Duration>, Error> {
+        let mut random = [0; NONCE_RANDOM_BYTES];
+        entry.rng.fill(&mut random);
+        let login = &mut entry.login;
+        let begun = login.begin(&mut self.session, random);
+        let (mut request, mut step) = begun.map_err(|fault| self.not_in(login, fault))?;
+        loop {
+            self.write(&request)?;
+            let reply = self.await_reply()?;
+            let next = step.on_reply(&reply, login, &mut self.session);
+            match next.map_err(|fault| self.not_in(login, fault))? {
+                LoginNext::Send(encoded, next) => (request, step) = (encoded, next),
+                LoginNext::Done(life) => return Ok(life),
+            }
+        }
+    }
+
+    /// Logs in again where it is time to. What is under way is waited for first, and kept: no token comes between requests and their answers.
+    fn stay_logged_in(&mut self) -> Result<(), Error> {
+        let again = self.entry.as_ref().and_then(|entry| entry.again);
+        if again.is_none_or(|again| self.clock.now() < again) {
+            return Ok(());
+        }
+        while 0 < self.session.unanswered() {
+            let reply = self.await_reply()?;
+            self.taken.push_back(reply);
+        }
+        self.log_in().map_err(|error| match error {
+            // A broker takes one login a second (KIP-368), which is too few for a session of less.
+            Error::Login {
+                why: LoginRefusal::NotAsked,
+                ..
+            } => self.lost(io::Error::other("its broker takes no other login now")),
+            error => error,
+        })
+    }
+
+    fn not_in(&self, login: &Login, fault: LoginFault) -> Error {
+        match fault {
+            LoginFault::Refused(why) => Error::Login {
+                address: self.address.clone(),
+                user: login.user().to_owned(),
+                mechanism: login.mechanism().name(),
+                why,
+            },
+            LoginFault::Garbage(api, fault) => self.garbled(api, fault),
+            LoginFault::Request(error) => self.unsent(error),
+        }
     }
 
     /// Bounds all later waits together.
@@ -121,7 +248,7 @@ impl Connection {
 
     #[must_use]
     pub fn unanswered(&self) -> usize {
-        self.session.unanswered()
+        self.session.unanswered() + self.taken.len()
     }
 
     /// Sends a request without waiting for its answer; returns its correlation id.
@@ -131,16 +258,9 @@ impl Connection {
 
     /// The same in a version of at most `limit`.
     pub fn send_up_to<R: Request>(&mut self, request: &R, limit: i16) -> Result<i32, Error> {
-        let encoded = self
-            .session
-            .request_up_to(request, limit)
-            .map_err(|error| match error {
-                RequestError::Unsupported(api) => Error::Unsupported {
-                    address: self.address.clone(),
-                    api,
-                },
-                RequestError::Encode(error) => Error::Encode(error),
-            })?;
+        self.stay_logged_in()?;
+        let encoded = self.session.request_up_to(request, limit);
+        let encoded = encoded.map_err(|error| self.unsent(error))?;
         self.write(&encoded)?;
         Ok(self.session.last_correlation())
     }
@@ -158,6 +278,15 @@ impl Connection {
 
     /// The next answer, in the order of the requests.
     pub fn receive(&mut self) -> Result<Reply, Error> {
+        let reply = match self.taken.pop_front() {
+            Some(reply) => reply,
+            None => self.await_reply()?,
+        };
+        self.is_served = true;
+        Ok(reply)
+    }
+
+    fn await_reply(&mut self) -> Result<Reply, Error> {
         loop {
             let due = self.session.due().unwrap_or(ApiKey::ApiVersions);
             match self.session.reply() {
@@ -222,6 +351,16 @@ impl Connection {
         written.map_err(|source| self.lost(source))
     }
 
+    fn unsent(&self, error: RequestError) -> Error {
+        match error {
+            RequestError::Unsupported(api) => Error::Unsupported {
+                address: self.address.clone(),
+                api,
+            },
+            RequestError::Encode(error) => Error::Encode(error),
+        }
+    }
+
     fn lost(&self, source: io::Error) -> Error {
         // A socket says that its time limit passed in two ways, and in words that nobody understands.
         let source = match source.kind() {
@@ -243,6 +382,13 @@ impl Connection {
             fault,
         }
     }
+}
+
+/// The time until the next login, of a session's life.
+fn part(life: Duration, chance: u64) -> Duration {
+    let (first, last) = LIFE_PART.into_inner();
+    let thousandths = first + chance % (last - first + 1);
+    life / 1000 * u32::try_from(thousandths).unwrap_or(1000)
 }
 
 fn write_all(out: &mut impl Write, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {

@@ -8,6 +8,7 @@ use wire::records::{BatchError, CodecError, RecordError};
 use wire::{ApiKey, DecodeError, EncodeError};
 
 use crate::inbox::FrameTooLong;
+use crate::login::LoginRefusal;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -17,6 +18,28 @@ pub enum Error {
     /// The connection ended, or nothing came, before the first answer: the peer may speak another protocol.
     #[error("{address} did not answer the first request: {source}")]
     NoGreeting { address: String, source: io::Error },
+    /// The connection ended, or nothing came, in the middle of the first login: a broker that went away, or one that takes no login.
+    #[error("{address} ended the login of {user}: {source}")]
+    NoLogin {
+        address: String,
+        user: String,
+        source: io::Error,
+    },
+    /// The client has no user, and the listener lets nobody in without one.
+    #[error("{address} lets nobody in without a login{}", by(mechanisms))]
+    LoginNeeded {
+        address: String,
+        /// Those on offer; none are known where an address alone says it.
+        mechanisms: Vec<String>,
+    },
+    /// The broker does not let the user in, or does not prove itself: somebody corrects the user, the password or the mechanism.
+    #[error("cannot log in to {address} as {user} by {mechanism}: {why}")]
+    Login {
+        address: String,
+        user: String,
+        mechanism: &'static str,
+        why: LoginRefusal,
+    },
     /// A broker went away in the middle; the client reconnects and asks again where that is safe.
     #[error("the connection to {address} was lost: {source}")]
     Lost { address: String, source: io::Error },
@@ -93,7 +116,7 @@ pub enum Error {
     Encode(#[from] EncodeError),
     #[error("`{address}` is not host:port")]
     Address { address: String },
-    #[error("{address}: this client speaks PLAINTEXT only, not {protocol}")]
+    #[error("{address}: this client speaks PLAINTEXT and SASL_PLAINTEXT, not {protocol}; TLS comes with the next version")]
     Protocol { address: String, protocol: String },
 }
 
@@ -125,6 +148,14 @@ fn because(last: Option<&Error>) -> String {
     last.map_or_else(String::new, |error| format!(" ({error})"))
 }
 
+fn by(mechanisms: &[String]) -> String {
+    if mechanisms.is_empty() {
+        String::new()
+    } else {
+        format!("; it offers {}", mechanisms.join(", "))
+    }
+}
+
 fn detail(message: Option<&str>) -> String {
     message
         .filter(|text| !text.is_empty())
@@ -139,6 +170,7 @@ impl Error {
             Error::Refused { code, .. } | Error::Unreadable { code, .. } => code.is_retriable(),
             Error::Connect { .. }
             | Error::NoGreeting { .. }
+            | Error::NoLogin { .. }
             | Error::Lost { .. }
             | Error::NoLeader { .. } => true,
             _ => false,
@@ -151,6 +183,7 @@ impl Error {
         match self {
             Error::Connect { .. }
             | Error::NoGreeting { .. }
+            | Error::NoLogin { .. }
             | Error::Lost { .. }
             | Error::NoLeader { .. } => true,
             Error::TimedOut {
@@ -181,6 +214,37 @@ impl Error {
         match self {
             Error::Lost { address, source } => Error::NoGreeting { address, source },
             other => other,
+        }
+    }
+
+    /// The same failure of a connection whose user has not logged in yet.
+    pub(crate) fn before_login(self, user: &str) -> Error {
+        match self {
+            Error::Lost { address, source } => Error::NoLogin {
+                address,
+                user: user.to_owned(),
+                source,
+            },
+            other => other,
+        }
+    }
+
+    /// True if the connection that it happened on is of no use any more.
+    pub(crate) fn ends_connection(&self) -> bool {
+        matches!(
+            self,
+            Error::Lost { .. } | Error::Garbled { .. } | Error::Login { .. }
+        )
+    }
+
+    /// True if the peer closed the connection.
+    pub(crate) fn is_close(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        match self {
+            Error::Lost { source, .. } => {
+                matches!(source.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
+            }
+            _ => false,
         }
     }
 
