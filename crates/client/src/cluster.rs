@@ -17,7 +17,7 @@ use wire::{Request, Uuid};
 
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::login::Login;
+use crate::options::Options;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -31,32 +31,6 @@ const NEWS_PAUSE: Duration = Duration::from_millis(50);
 
 /// A restart of a broker that takes less is not reported by a client that outlives outages.
 const OUTAGE_REPORTED_AFTER: Duration = Duration::from_secs(1);
-
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub client_id: String,
-    /// An operation with all its retries.
-    pub timeout: Duration,
-    /// One connect, or one wait for bytes of an answer.
-    pub io_timeout: Duration,
-    /// All operations together end by then, until a producer makes progress: each time starts anew from there.
-    pub until: Option<Instant>,
-    /// The user of every connection; `None` where brokers let everybody in.
-    pub login: Option<Login>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        let (timeout, io_timeout) = (Duration::from_secs(30), Duration::from_secs(30));
-        Options {
-            client_id: "esker".to_owned(),
-            timeout,
-            io_timeout,
-            until: None,
-            login: None,
-        }
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {

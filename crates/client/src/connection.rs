@@ -14,9 +14,9 @@ use security::login::scram::NONCE_RANDOM_BYTES;
 use wire::messages::SaslHandshakeRequest;
 use wire::{ApiKey, Encoded, Request, Splice};
 
-use crate::cluster::Options;
-use crate::error::{Error, Garbage};
-use crate::login::{self, Login, LoginFault, LoginNext, LoginRefusal};
+use crate::error::{Error, Garbage, LoginRefusal};
+use crate::login::{self, Login, LoginFault, LoginNext};
+use crate::options::Options;
 use crate::session::{Reply, RequestError, Session};
 
 pub struct Connection {

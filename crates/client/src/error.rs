@@ -3,12 +3,12 @@
 use std::io;
 use std::time::Duration;
 
+use security::login::scram::ClientError;
 use wire::error_code::ErrorCode;
 use wire::records::{BatchError, CodecError, RecordError};
 use wire::{ApiKey, DecodeError, EncodeError};
 
 use crate::inbox::FrameTooLong;
-use crate::login::LoginRefusal;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -116,7 +116,9 @@ pub enum Error {
     Encode(#[from] EncodeError),
     #[error("`{address}` is not host:port")]
     Address { address: String },
-    #[error("{address}: this client speaks PLAINTEXT and SASL_PLAINTEXT, not {protocol}; TLS comes with the next version")]
+    #[error(
+        "{address}: this client speaks PLAINTEXT and SASL_PLAINTEXT, not {protocol}; TLS comes with the next version"
+    )]
     Protocol { address: String, protocol: String },
 }
 
@@ -142,6 +144,31 @@ pub enum Damage {
     Record(#[from] RecordError),
     #[error(transparent)]
     Codec(#[from] CodecError),
+}
+
+/// Why somebody is not let in, or does not go in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginRefusal {
+    #[error("its listener takes no login")]
+    NotAsked,
+    #[error("its listener does not offer that mechanism{}", but(offered))]
+    Mechanism { offered: Vec<String> },
+    /// As the broker says.
+    #[error("{0}")]
+    Words(String),
+    #[error("the broker answered with the unknown error code {0}")]
+    Code(i16),
+    /// The broker does not prove itself, or asks for something that nobody should do.
+    #[error(transparent)]
+    Broker(ClientError),
+}
+
+fn but(offered: &[String]) -> String {
+    if offered.is_empty() {
+        String::new()
+    } else {
+        format!(", but {}", offered.join(", "))
+    }
 }
 
 fn because(last: Option<&Error>) -> String {

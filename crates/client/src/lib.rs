@@ -12,6 +12,7 @@ mod error;
 mod inbox;
 mod login;
 mod member;
+mod options;
 mod producer;
 mod session;
 
@@ -22,13 +23,14 @@ pub use admin::{
     ReplicaInfo, ReplicaReader, Resource, RuleFilter, Setting, SettingSource, Stored, UserInfo,
     VoterAddress, VoterKey,
 };
-pub use cluster::{Client, Options, Outage, Outages, Partition, Topic};
+pub use cluster::{Client, Outage, Outages, Partition, Topic};
 pub use connection::Connection;
 pub use consumer::{Consumer, ConsumerOptions, Fetched, Isolation, Skipped, Taken};
-pub use error::{Damage, Error, Garbage};
+pub use error::{Damage, Error, Garbage, LoginRefusal};
 pub use inbox::FrameTooLong;
-pub use login::{Login, LoginFault, LoginNext, LoginRefusal, LoginStep};
+pub use login::{Login, LoginFault, LoginNext, LoginStep};
 pub use member::Member;
+pub use options::Options;
 pub use producer::partitioner;
 pub use producer::{Acks, Delivery, Producer, ProducerOptions, Record, TopicRef};
 pub use session::{FRAME_BYTES_MAX, Reply, RequestError, Session};

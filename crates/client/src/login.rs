@@ -14,7 +14,7 @@ use wire::error_code::ErrorCode;
 use wire::messages::{SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest};
 use wire::{ApiKey, Encoded};
 
-use crate::error::Garbage;
+use crate::error::{Garbage, LoginRefusal};
 use crate::session::{Reply, RequestError, Session};
 
 /// The first version of SaslHandshake after which tokens have headers. Raw ones are not spoken.
@@ -97,7 +97,7 @@ pub struct LoginStep(Awaited);
 
 enum Awaited {
     Handshake([u8; NONCE_RANDOM_BYTES]),
-    Challenge(Client),
+    Challenge(Box<Client>),
     Proof(Verifying),
     /// PLAIN: yes or no.
     Verdict,
@@ -128,7 +128,11 @@ impl LoginStep {
                     }
                     Key::Scram(_) => {
                         let (first, client) = Client::begin(&login.user, &random);
-                        token(session, first.into_bytes(), Awaited::Challenge(client))
+                        token(
+                            session,
+                            first.into_bytes(),
+                            Awaited::Challenge(Box::new(client)),
+                        )
                     }
                 }
             }
@@ -231,31 +235,3 @@ impl From<ClientError> for LoginFault {
         })
     }
 }
-
-/// Why somebody is not let in, or does not go in.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoginRefusal {
-    #[error("its listener takes no login")]
-    NotAsked,
-    #[error("its listener does not offer that mechanism{}", but(offered))]
-    Mechanism { offered: Vec<String> },
-    /// As the broker says.
-    #[error("{0}")]
-    Words(String),
-    #[error("the broker answered with the unknown error code {0}")]
-    Code(i16),
-    /// The broker does not prove itself, or asks for something that nobody should do.
-    #[error(transparent)]
-    Broker(ClientError),
-}
-
-fn but(offered: &[String]) -> String {
-    if offered.is_empty() {
-        String::new()
-    } else {
-        format!(", but {}", offered.join(", "))
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -9,8 +9,9 @@ use wire::messages::describe_log_dirs_response::{DescribeLogDirsPartition, Descr
 use wire::messages::describe_producers_request::TopicRequest;
 use wire::messages::{DescribeClusterRequest, DescribeLogDirsRequest, DescribeProducersRequest};
 
-use crate::cluster::{Client, Options, host_port};
+use crate::cluster::{Client, host_port};
 use crate::error::Error;
+use crate::options::Options;
 
 /// The kind of node that a door of controllers is asked for (KIP-919).
 const CONTROLLERS: i8 = 2;

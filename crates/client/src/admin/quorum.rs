@@ -14,8 +14,9 @@ use wire::messages::{
     RemoveRaftVoterRequest, UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
 
-use crate::cluster::{Client, Options, Patience, host_port};
+use crate::cluster::{Client, Patience, host_port};
 use crate::error::Error;
+use crate::options::Options;
 
 /// The quorum as its leader sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

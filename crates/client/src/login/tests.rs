@@ -1,1 +1,0 @@
-//! Logins in memory.
