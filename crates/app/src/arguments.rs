@@ -1,8 +1,13 @@
 //! Arguments that several verbs take: the global flags, `name=value` and numbers of partitions.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
+
+use crate::command_config::{self, CommandConfig};
+use crate::failure::Failure;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
@@ -22,6 +27,12 @@ pub(crate) struct Global {
     /// Give up on an operation after this many seconds [default: 30; readers that follow and pipes wait on]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
+    /// File of settings as Kafka's tools take it, to log in by security.protocol, sasl.mechanism and sasl.jaas.config
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) command_config: Option<PathBuf>,
+    /// The settings of that file.
+    #[arg(skip)]
+    pub(crate) settings: CommandConfig,
 }
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -29,6 +40,19 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 impl Global {
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout.unwrap_or(TIMEOUT_DEFAULT)
+    }
+
+    /// Adds the settings of the file, if one is named. Brokers that the command line names count before those of the file.
+    pub(crate) fn complete(&mut self, matches: &ArgMatches) -> Result<(), Failure> {
+        let Some(path) = &self.command_config else {
+            return Ok(());
+        };
+        self.settings = command_config::read(path)?;
+        let is_named = matches.value_source("bootstrap") == Some(ValueSource::CommandLine);
+        if let (Some(bootstrap), false) = (&self.settings.bootstrap, is_named) {
+            self.bootstrap.clone_from(bootstrap);
+        }
+        Ok(())
     }
 }
 

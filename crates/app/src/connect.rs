@@ -58,7 +58,7 @@ pub(crate) fn explained(global: &Global, spent: Duration, failure: Failure) -> F
     let options = Options {
         timeout: wait,
         io_timeout: wait,
-        ..Options::default()
+        ..options(global)
     };
     match Client::find_quorum(&Env::real(), &global.bootstrap, options) {
         Err(cause @ Error::NoController { .. }) => failure.because(&cause),
@@ -71,10 +71,15 @@ const CAUSE_WAIT: Duration = Duration::from_secs(1);
 /// The same where the time of the command is over.
 const CAUSE_WAIT_MIN: Duration = Duration::from_millis(250);
 
-fn options(global: &Global) -> Options {
+/// The time and the user of the flags.
+pub(crate) fn options(global: &Global) -> Options {
+    let defaults = Options::default();
+    let settings = &global.settings;
     Options {
+        client_id: (settings.client_id.clone()).unwrap_or(defaults.client_id),
         timeout: global.timeout(),
         io_timeout: global.timeout(),
+        login: settings.login.clone(),
         ..Options::default()
     }
 }

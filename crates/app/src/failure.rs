@@ -7,6 +7,10 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use client::LoginRefusal;
+use security::jaas::Module;
+use security::login::Mechanism;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Standard output was closed by its reader (`esker consume t | head`): not worth a word.
@@ -167,6 +171,12 @@ fn hint(error: &client::Error) -> Option<String> {
             ..
         } => Some(NO_KAFKA.to_owned()),
         Error::NoGreeting { source, .. } if is_mute(source.kind()) => Some(NO_KAFKA.to_owned()),
+        Error::LoginNeeded { mechanisms, .. } => Some(to_log_in(mechanisms)),
+        Error::Login { why, .. } => to_log_in_better(why),
+        Error::NoLogin { source, .. } if is_mute(source.kind()) => Some(
+            "does its listener take a login? One that takes none is asked without --command-config, or with security.protocol=PLAINTEXT in it"
+                .to_owned(),
+        ),
         Error::Damaged { .. } | Error::Unreadable { .. } => {
             Some("`esker consume --skip-damaged` goes on behind it".to_owned())
         }
@@ -210,6 +220,40 @@ fn hint(error: &client::Error) -> Option<String> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// How to give a user, by the best mechanism of those on offer.
+fn to_log_in(offered: &[String]) -> String {
+    let is_offered = |it: &Mechanism| offered.iter().any(|name| name == it.name());
+    let best = Mechanism::EVERY.into_iter().rev().find(is_offered);
+    if best.is_none() && !offered.is_empty() {
+        let spoken = Mechanism::EVERY.map(Mechanism::name).join(", ");
+        return format!("esker logs in by {spoken}, and that listener takes none of them");
+    }
+    let best = best.unwrap_or(Mechanism::EVERY[Mechanism::EVERY.len() - 1]);
+    format!(
+        "log in with --command-config FILE, and in that file security.protocol=SASL_PLAINTEXT, sasl.mechanism={} and \
+         sasl.jaas.config={} required username=\"NAME\" password=\"PASSWORD\";",
+        best.name(),
+        Module::of(best).class()
+    )
+}
+
+/// The change that may let a user in.
+fn to_log_in_better(why: &LoginRefusal) -> Option<String> {
+    match why {
+        LoginRefusal::NotAsked => Some(
+            "leave --command-config out, or set security.protocol=PLAINTEXT in its file".to_owned(),
+        ),
+        LoginRefusal::Mechanism { .. } => {
+            Some("set another sasl.mechanism in the file of --command-config".to_owned())
+        }
+        LoginRefusal::Words(_) => Some(
+            "look at sasl.mechanism, and at the username and the password of sasl.jaas.config, in the file of --command-config"
+                .to_owned(),
+        ),
+        LoginRefusal::Code(_) | LoginRefusal::Broker(_) => None,
     }
 }
 
@@ -267,6 +311,45 @@ mod tests {
             Failure::from(io::Error::from(io::ErrorKind::StorageFull)).kind,
             Kind::Failed
         );
+    }
+
+    #[test]
+    fn a_login_that_is_missing_or_wrong_comes_with_the_settings_to_write() {
+        let address = || "h:1".to_owned();
+        let needed = |offered: &[&str]| {
+            let mechanisms = offered.iter().map(|name| (*name).to_owned()).collect();
+            let address = address();
+            let failure = Failure::from(client::Error::LoginNeeded {
+                address,
+                mechanisms,
+            });
+            failure.hint.unwrap_or_default()
+        };
+        let hint = needed(&["PLAIN", "SCRAM-SHA-256"]);
+        for part in [
+            "--command-config",
+            "security.protocol=SASL_PLAINTEXT",
+            "sasl.mechanism=SCRAM-SHA-256",
+            "ScramLoginModule required",
+        ] {
+            assert!(hint.contains(part), "{hint}");
+        }
+        assert!(needed(&["PLAIN"]).contains("PlainLoginModule"));
+        assert!(needed(&[]).contains("sasl.mechanism=SCRAM-SHA-512"));
+        assert!(needed(&["GSSAPI"]).contains("none of them"));
+        let refused = |why| {
+            let error = client::Error::Login {
+                address: address(),
+                user: "alice".to_owned(),
+                mechanism: "PLAIN",
+                why,
+            };
+            let failure = Failure::from(error);
+            assert!(!failure.is_outage());
+            failure.hint.unwrap_or_default()
+        };
+        assert!(refused(LoginRefusal::NotAsked).contains("security.protocol=PLAINTEXT"));
+        assert!(refused(LoginRefusal::Words("no".to_owned())).contains("password"));
     }
 
     #[test]

@@ -35,14 +35,15 @@ pub(crate) fn check_used(matches: &ArgMatches) -> Result<(), Failure> {
         return Ok(());
     };
     let unused: &[&str] = match verb {
-        "serve" | "completions" => &["bootstrap", "json", "timeout"],
-        "inspect" | "repair" => &["bootstrap", "timeout"],
+        "serve" | "completions" => &["bootstrap", "json", "timeout", "command_config"],
+        "inspect" | "repair" => &["bootstrap", "timeout", "command_config"],
         _ => &[],
     };
     let is_given = |id: &&&str| of_verb.value_source(id) == Some(ValueSource::CommandLine);
     match unused.iter().find(is_given) {
         Some(id) => Err(Failure::usage(format!(
-            "--{id} means nothing to `esker {verb}`"
+            "--{} means nothing to `esker {verb}`",
+            id.replace('_', "-")
         ))),
         None => Ok(()),
     }
@@ -131,6 +132,7 @@ mod tests {
             "esker acl list --topic orders-1 --match --json",
             "esker acl delete --principal alice --group billing",
             "esker acl delete --all",
+            "esker user list --command-config admin.properties",
             "esker client list",
             "esker cluster status --json",
             "esker cluster brokers -b h:1",
@@ -293,6 +295,8 @@ mod tests {
             "esker inspect data -b h:1",
             "esker repair data --timeout 1",
             "esker completions bash --json",
+            "esker serve --command-config f",
+            "esker --command-config f inspect data",
         ] {
             assert!(check(line).is_err(), "{line}");
         }

@@ -9,6 +9,7 @@ mod arguments;
 mod bench;
 mod clients;
 mod cluster;
+mod command_config;
 mod connect;
 mod consume;
 mod failure;
@@ -40,11 +41,12 @@ use crate::grammar::{Cli, Command};
 
 fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let global = cli.global.clone();
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let clock = env::Env::real().clock;
     let began = clock.now();
-    match grammar::check_used(&matches).and_then(|()| run(cli)) {
+    let is_ready = grammar::check_used(&matches).and_then(|()| cli.global.complete(&matches));
+    let global = cli.global.clone();
+    match is_ready.and_then(|()| run(cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => connect::explained(&global, clock.now().since(began), failure).report(),
     }

@@ -34,7 +34,7 @@ pub use layers::{Machine, Overrides, Source};
 pub use listener::Listener;
 pub use login::{Login, Protocol};
 pub use memory::{LIMIT_BYTES_MIN, Memory};
-pub use properties::PropertiesError;
+pub use properties::{PropertiesError, parse as properties};
 pub use quorum::{Quorum, Roles, Voter};
 pub use settings::{Format, Settings, SettingsError, Warning};
 pub use table::{

@@ -9,7 +9,7 @@ pub struct PropertiesError {
 }
 
 /// Pairs in the order of the file.
-pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, PropertiesError> {
+pub fn parse(text: &str) -> Result<Vec<(String, String)>, PropertiesError> {
     let mut pairs = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {

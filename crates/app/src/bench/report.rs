@@ -358,6 +358,9 @@ fn repeat(
         global.bootstrap,
         args.runs,
     );
+    if let Some(path) = &global.command_config {
+        command.push_str(&format!(" --command-config {}", path.display()));
+    }
     if let Some(acks) = args.acks {
         command.push_str(&format!(" --acks {}", name(acks)));
     }

@@ -17,6 +17,8 @@ pub(super) struct Asking {
     pub(super) bootstrap: String,
     pub(super) until: Instant,
     pub(super) timeout: Duration,
+    /// Those of each question, but for its time.
+    pub(super) options: Options,
 }
 
 impl Asking {
@@ -38,9 +40,9 @@ impl Asking {
         let env = Env::real();
         let timeout = time.min(self.left(&env));
         Asking {
-            bootstrap: self.bootstrap.clone(),
             until: env.clock.now().plus(timeout),
             timeout,
+            ..self.clone()
         }
     }
 
@@ -54,7 +56,7 @@ impl Asking {
             let options = Options {
                 timeout: left,
                 io_timeout: left.max(Duration::from_millis(1)),
-                ..Options::default()
+                ..asking.options.clone()
             };
             run(&env, options);
         });
@@ -148,7 +150,7 @@ impl<T> Answers<T> {
             match answer {
                 Ok(answer) => return Ok((address, answer)),
                 Err(error @ (Error::Address { .. } | Error::Protocol { .. })) => return Err(error),
-                Err(_) if matches!(last, Some(Error::Lost { .. })) => {}
+                Err(_) if matches!(last, Some(Error::Lost { .. } | Error::Login { .. })) => {}
                 Err(error) => last = Some(error),
             }
         }

@@ -34,7 +34,7 @@ pub(super) fn enter(asking: &Asking, wait: Duration) -> Result<Entrance, Failure
     doors.one_cluster()?;
     let bootstrap = doors.not_of_controllers(asking);
     if !bootstrap.is_empty() {
-        return entrance(bootstrap, &described);
+        return entrance(bootstrap, &described, asking);
     }
     // Controllers that are brokers too may serve both at one address.
     let listed = asking.at(&doors.listed()).for_at_most(wait);
@@ -43,7 +43,7 @@ pub(super) fn enter(asking: &Asking, wait: Duration) -> Result<Entrance, Failure
         return Err(doors.no_broker());
     }
     let described = describe(&asking.at(&bootstrap).for_at_most(wait));
-    entrance(bootstrap, &described)
+    entrance(bootstrap, &described, asking)
 }
 
 fn describe(asking: &Asking) -> Answers<ClusterInfo> {
@@ -52,9 +52,13 @@ fn describe(asking: &Asking) -> Answers<ClusterInfo> {
     })
 }
 
-fn entrance(bootstrap: String, described: &Answers<ClusterInfo>) -> Result<Entrance, Failure> {
+fn entrance(
+    bootstrap: String,
+    described: &Answers<ClusterInfo>,
+    asking: &Asking,
+) -> Result<Entrance, Failure> {
     let first = described.first("describing the cluster");
-    let (address, cluster) = first.map_err(waits)?;
+    let (address, cluster) = first.map_err(|error| waits(error, &asking.options))?;
     Ok(Entrance {
         bootstrap,
         address,

@@ -19,6 +19,7 @@ use super::sights::{self, Sights};
 use super::unheard::{Unheard, waits};
 use super::{Details, Moving, Seen, Still, details, findings};
 use crate::arguments::Global;
+use crate::connect;
 use crate::failure::Failure;
 
 /// Partitions that a broker leads, as others say, which it is asked about.
@@ -36,6 +37,7 @@ pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
         bootstrap: global.bootstrap.clone(),
         until: env.clock.now().plus(timeout),
         timeout,
+        options: connect::options(global),
     };
     let doors::Entrance {
         bootstrap,
@@ -115,7 +117,9 @@ fn without_controller(
 ) -> Result<Seen, Failure> {
     let topics = asking.ask(Client::topics);
     let features = asking.ask(Client::finalized_features);
-    let topics = topics.get("listing topics").map_err(waits)?;
+    let topics = topics
+        .get("listing topics")
+        .map_err(|error| waits(error, &asking.options))?;
     let (log_dirs, serving) = Brokers::ask(asking, &cluster, &topics).answers();
     let serves = |broker: &BrokerInfo| serving.get(&broker.id) == Some(&true);
     Ok(Seen {
@@ -137,8 +141,12 @@ fn without_controller(
 fn brokers_and_topics(asking: &Asking) -> Result<(ClusterInfo, Vec<Topic>), Failure> {
     let cluster = asking.ask(Client::describe_cluster);
     let topics = asking.ask(Client::topics);
-    let cluster = cluster.get("describing the cluster").map_err(waits)?;
-    let topics = topics.get("listing topics").map_err(waits)?;
+    let cluster = cluster
+        .get("describing the cluster")
+        .map_err(|error| waits(error, &asking.options))?;
+    let topics = topics
+        .get("listing topics")
+        .map_err(|error| waits(error, &asking.options))?;
     Ok((cluster, topics))
 }
 
@@ -347,6 +355,7 @@ fn still(dirs: &LogDirs, leader: i32, of: &Moving) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_config::CommandConfig;
 
     /// A peer that takes connections and never answers held the command up once for each question.
     #[test]
@@ -359,6 +368,8 @@ mod tests {
             bootstrap: address.to_string(),
             json: false,
             timeout: Some(Duration::from_millis(300)),
+            command_config: None,
+            settings: CommandConfig::default(),
         };
         let env = Env::real();
         let began = env.clock.now();

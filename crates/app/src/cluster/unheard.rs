@@ -40,6 +40,7 @@ impl Unheard {
             },
             Error::Connect { source, .. }
             | Error::NoGreeting { source, .. }
+            | Error::NoLogin { source, .. }
             | Error::Lost { source, .. }
                 if is_late(source.kind()) =>
             {
@@ -54,7 +55,9 @@ impl Unheard {
             Error::Connect { .. } | Error::Address { .. } | Error::Protocol { .. } => {
                 Unheard::Unreached(error.to_string())
             }
-            Error::NoGreeting { .. } | Error::Lost { .. } => Unheard::Ended(error.to_string()),
+            Error::NoGreeting { .. } | Error::NoLogin { .. } | Error::Lost { .. } => {
+                Unheard::Ended(error.to_string())
+            }
             _ => Unheard::Refuses(error.to_string()),
         }
     }
@@ -98,7 +101,7 @@ impl fmt::Display for Unheard {
 
 /// The failure of a broker that took the connection and answered nothing: it has no place for it, or is no member of its cluster yet. One
 /// that is none answers questions about the quorum.
-pub(super) fn waits(error: Error) -> Failure {
+pub(super) fn waits(error: Error, options: &Options) -> Failure {
     let address = match &error {
         Error::NoGreeting { address, source } if is_late(source.kind()) => {
             let what = format!("{address} took the connection and gave no answer: {source}");
@@ -117,7 +120,7 @@ pub(super) fn waits(error: Error) -> Failure {
     let options = Options {
         timeout: WAITS_WAIT,
         io_timeout: WAITS_WAIT,
-        ..Options::default()
+        ..options.clone()
     };
     let sight = Client::quorum_at(&Env::real(), address, options);
     let said = match sight {
@@ -157,10 +160,11 @@ mod tests {
         let full = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = full.local_addr().expect("it listens").to_string();
         let ends = std::thread::spawn(move || drop(full.accept()));
-        let failure = waits(Error::Lost {
+        let lost = Error::Lost {
             address: address.clone(),
             source: ErrorKind::UnexpectedEof.into(),
-        });
+        };
+        let failure = waits(lost, &Options::default());
         ends.join().expect("it was asked about the quorum");
         let text = format!("{failure:?}");
         assert!(text.contains("took the connection and ended it"), "{text}");
