@@ -5,6 +5,7 @@
 mod benching;
 mod broker;
 mod cluster;
+mod command_config;
 mod completions;
 mod errors;
 mod groups;
