@@ -304,7 +304,12 @@ fn wait_for_all(addresses: &[String]) -> Result<(), String> {
 }
 
 fn open(address: &str) -> Result<Connection, client::Error> {
-    Connection::open(&Env::real(), address, "chaos", PATIENCE)
+    let options = client::Options {
+        client_id: "chaos".to_owned(),
+        io_timeout: PATIENCE,
+        ..client::Options::default()
+    };
+    Connection::open(&Env::real(), address, &options)
 }
 
 /// The code of the answer, if there is one that says what happened.

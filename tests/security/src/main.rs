@@ -1,0 +1,16 @@
+//! Requests that nobody should be granted, sent as raw frames to real brokers.
+
+#![forbid(unsafe_code)]
+
+mod peer;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        _ => {
+            eprintln!("usage: trespass matrix|nodes|login [OPTION]...");
+            ExitCode::from(2)
+        }
+    }
+}
