@@ -3,6 +3,9 @@
 Each side's nodes are what its single server is, and know each other as voters
 of one quorum. A topic of a measurement has a replica on every node.
 """
+import base64
+import os
+import pathlib
 import time
 
 from .protocol import Connection, RequestFailed
@@ -104,6 +107,15 @@ class Cluster(Server):
         return self.nodes[0].segments(topic, partition)
 
 
+def proof(directory):
+    """The setting by which nodes of Esker believe each other; builds before it know no such setting, and need none."""
+    secret = pathlib.Path(directory) / "cluster.secret"
+    if not secret.exists():
+        with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+            file.write(base64.b64encode(os.urandom(32)))
+    return {"esker.cluster.secret.file": secret}
+
+
 def new_cluster(kind, directory, new_node, count):
     """Nodes that know each other, with what makes a cluster of each kind: the same replication on both."""
     nodes = [new_node(number) for number in range(1, count + 1)]
@@ -114,7 +126,7 @@ def new_cluster(kind, directory, new_node, count):
                      "transaction.state.log.min.isr": 2}
     else:
         voters = ",".join(f"{i}@{n.bootstrap}" for i, n in enumerate(nodes, 1))
-        settings |= {"esker.http.listen": "off"}
+        settings |= {"esker.http.listen": "off", **proof(directory)}
     for i, node in enumerate(nodes, 1):
         node.settings = {**node.settings, **settings, "node.id": i, "controller.quorum.voters": voters}
     return Cluster(directory, nodes)

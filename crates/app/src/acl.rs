@@ -1,5 +1,7 @@
 //! `esker acl`: rules of who may do what.
 
+mod explain;
+
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
@@ -8,6 +10,7 @@ use env::Env;
 use security::authorize::{Kind, Operation, Pattern, Permission, Rule};
 use serde_json::json;
 
+use self::explain::ExplainArgs;
 use crate::arguments::Global;
 use crate::connect::connect;
 use crate::failure::Failure;
@@ -37,6 +40,8 @@ pub(crate) enum AclVerb {
         #[arg(long)]
         all: bool,
     },
+    /// Say whether somebody may do something, which rule decides, and what would turn the answer
+    Explain(ExplainArgs),
 }
 
 /// The resources that rules name.
@@ -131,6 +136,7 @@ pub(crate) fn acl(global: &Global, args: &AclArgs) -> Result<(), Failure> {
             let gone = each(&mut client, filter, Client::delete_rules)?;
             show(gone, "no such rules", global.json)
         }
+        AclVerb::Explain(args) => explain::explain(global, args),
     }
 }
 
@@ -226,6 +232,13 @@ fn show(rules: BTreeSet<Rule>, nothing: &str, json: bool) -> Result<(), Failure>
     Ok(table(rules).print(json)?)
 }
 
+fn permission_word(permission: Permission) -> &'static str {
+    match permission {
+        Permission::Allow => "allow",
+        Permission::Deny => "deny",
+    }
+}
+
 fn table(rules: impl IntoIterator<Item = Rule>) -> Table {
     let mut table = Table::new(&[
         "principal",
@@ -237,10 +250,7 @@ fn table(rules: impl IntoIterator<Item = Rule>) -> Table {
         "pattern",
     ]);
     for rule in rules {
-        let permission = match rule.permission {
-            Permission::Allow => "allow",
-            Permission::Deny => "deny",
-        };
+        let permission = permission_word(rule.permission);
         let pattern = match rule.pattern {
             Pattern::Literal => "literal",
             Pattern::Prefixed => "prefixed",

@@ -134,25 +134,30 @@ impl FromStr for Grant {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Grant, String> {
-        let mut parts = text.splitn(3, ':');
-        let (operations, kind, name) = (parts.next(), parts.next(), parts.next());
-        let operations = operations.unwrap_or_default().split(',').map(operation);
+        let (operations, resource) = text.split_once(':').unwrap_or((text, ""));
+        let operations = operations.split(',').map(operation);
         let operations = operations.collect::<Result<Vec<Operation>, String>>()?;
-        let kind = find(&KINDS, kind.unwrap_or_default())?;
-        let named = match (kind, name) {
-            (Kind::Cluster, None | Some(CLUSTER)) => Named::cluster(),
-            (Kind::Cluster, Some(_)) => {
-                return Err("there is one cluster: write for example alter:cluster".to_owned());
-            }
-            (kind, Some(name)) if !name.is_empty() => Named::starred(kind, name),
-            (kind, _) => {
-                let kind = kind_word(kind);
-                return Err(format!(
-                    "it names no {kind}: write for example read:{kind}:NAME"
-                ));
-            }
-        };
+        let named = named(resource)?;
         Ok(Grant { operations, named })
+    }
+}
+
+/// A resource as `topic:orders-*` says it.
+pub(crate) fn named(text: &str) -> Result<Named, String> {
+    let (kind, name) = match text.split_once(':') {
+        Some((kind, name)) => (kind, Some(name)),
+        None => (text, None),
+    };
+    match (find(&KINDS, kind)?, name) {
+        (Kind::Cluster, None | Some(CLUSTER)) => Ok(Named::cluster()),
+        (Kind::Cluster, Some(_)) => {
+            Err("there is one cluster: write cluster without a name".to_owned())
+        }
+        (kind, Some(name)) if !name.is_empty() => Ok(Named::starred(kind, name)),
+        (kind, _) => {
+            let kind = kind_word(kind);
+            Err(format!("it names no {kind}: write {kind}:NAME"))
+        }
     }
 }
 

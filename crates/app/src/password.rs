@@ -1,12 +1,14 @@
-//! Where the password of a user comes from: chance, a file, or the terminal, which does not show it.
+//! Where the password of a user comes from (chance, a file, or the terminal, which does not show it), and the file that keeps it.
 
-use std::io::{self, BufRead, IsTerminal};
-use std::path::Path;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use env::Env;
 use security::Secret;
 use security::login::scram::{NONCE_RANDOM_BYTES, nonce};
+use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 
@@ -27,6 +29,85 @@ pub(crate) fn read(path: &Path) -> Result<Secret<Vec<u8>>, Failure> {
     let file = std::fs::File::open(path)
         .map_err(|error| Failure::new(format!("cannot open {name}: {error}")))?;
     line(io::BufReader::new(file)).map_err(|why| Failure::new(format!("{name}: {why}")))
+}
+
+/// A file that `--command-config` and Kafka's tools log in with, beside its place until the cluster has taken the password.
+pub(crate) struct Properties {
+    path: PathBuf,
+    written: PathBuf,
+}
+
+impl Properties {
+    /// Only the user of this process may read it.
+    #[allow(clippy::disallowed_methods)] // a file of the user
+    pub(crate) fn write(
+        path: &Path,
+        user: &str,
+        password: &Secret<Vec<u8>>,
+    ) -> Result<Properties, Failure> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let written = PathBuf::from(name);
+        let password = str::from_utf8(password.expose())
+            .map_err(|_| Failure::new("a password that is not UTF-8 fits in no properties file"))?;
+        let text = Zeroizing::new(format!(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n\
+             sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username={} password={};\n",
+            *quoted(user),
+            *quoted(password),
+        ));
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600);
+        let file = file.open(&written);
+        let kept = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        let properties = Properties {
+            path: path.to_owned(),
+            written,
+        };
+        kept.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
+        Ok(properties)
+    }
+
+    /// Puts the file in its place.
+    #[allow(clippy::disallowed_methods)] // a file of the user
+    pub(crate) fn keep(self) -> Result<PathBuf, Failure> {
+        let moved = std::fs::rename(&self.written, &self.path);
+        moved.map_err(|error| {
+            Failure::new(format!("cannot write {}: {error}", self.path.display())).hint(
+                "the user has the password already: give it another one with esker user passwd",
+            )
+        })?;
+        Ok(self.path.clone())
+    }
+}
+
+impl Drop for Properties {
+    #[allow(clippy::disallowed_methods)] // a file of the user
+    fn drop(&mut self) {
+        // It is not there any more once it is in its place.
+        let _ = std::fs::remove_file(&self.written);
+    }
+}
+
+/// A value as JAAS writes it, within a line of a properties file, which reads backslashes first.
+fn quoted(text: &str) -> Zeroizing<String> {
+    let mut quoted = Zeroizing::new(String::with_capacity(4 * text.len() + 2));
+    quoted.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str(r#"\\""#),
+            '\\' => quoted.push_str(r"\\\\"),
+            ' '..='~' => quoted.push(letter),
+            // Java reads these files as Latin-1.
+            other => {
+                for unit in other.encode_utf16(&mut [0; 2]) {
+                    quoted.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// The same line, typed twice.
@@ -99,6 +180,24 @@ fn without_end(line: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // a file of the user
+    fn a_kept_password_is_read_again_as_it_was() {
+        let path = std::env::temp_dir().join(format!("esker-password-{}", std::process::id()));
+        let password = Secret::new(r#"a "b" \c\ é;'"#.as_bytes().to_vec());
+        let kept = Properties::write(&path, r#"al"ice\"#, &password).and_then(Properties::keep);
+        let kept = kept.unwrap_or_else(|why| panic!("{why}"));
+        let text = std::fs::read_to_string(&kept).expect("written");
+        std::fs::remove_file(&kept).expect("it is there");
+        let pairs = config::properties(&text).expect("properties");
+        let jaas = pairs.iter().find(|(name, _)| name == "sasl.jaas.config");
+        let (_, jaas) = jaas.expect("it says who logs in");
+        let entry = security::jaas::parse(jaas).expect("a login module");
+        assert_eq!(entry.username.as_deref(), Some(r#"al"ice\"#));
+        assert!(entry.password.expect("it has one").is(password.expose()));
+        assert!(text.is_ascii());
+    }
 
     #[test]
     fn the_first_line_is_the_password_with_its_blanks() {

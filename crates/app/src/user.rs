@@ -2,6 +2,8 @@
 //!
 //! A password is never an argument: the list of processes shows those to everybody.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use client::{Client, RuleFilter};
 use env::Env;
@@ -13,7 +15,7 @@ use crate::arguments::Global;
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::grant::Grant;
-use crate::password;
+use crate::password::{self, Properties};
 use crate::table::Table;
 
 #[derive(Args, Debug)]
@@ -65,7 +67,10 @@ pub(crate) struct PasswordArgs {
     ask: bool,
     /// The first line of this file is the password; /dev/stdin and /dev/fd/3 are files, too
     #[arg(long, value_name = "FILE")]
-    password_file: Option<std::path::PathBuf>,
+    password_file: Option<PathBuf>,
+    /// Write what --command-config and Kafka's tools log in with to this file, and print no password
+    #[arg(long, value_name = "FILE")]
+    properties: Option<PathBuf>,
 }
 
 fn name(text: &str) -> Result<String, String> {
@@ -84,9 +89,9 @@ pub(crate) fn user(global: &Global, args: &UserArgs) -> Result<(), Failure> {
             allow,
             password,
         } => {
-            let (password, is_made) = chosen(&env, password)?;
-            add(&mut connect(&env, global)?, user, allow, &password)?;
-            told(user, is_made.then_some(&password), global.json)
+            let chosen = Chosen::new(&env, user, password)?;
+            add(&mut connect(&env, global)?, user, allow, &chosen.password)?;
+            chosen.tell(user, global.json)
         }
         UserVerb::List => list(&mut connect(&env, global)?, global.json),
         UserVerb::Delete { users, keep_rules } => {
@@ -95,27 +100,53 @@ pub(crate) fn user(global: &Global, args: &UserArgs) -> Result<(), Failure> {
             Failure::all(users.iter().filter_map(deleted).collect())
         }
         UserVerb::Passwd { user, password } => {
-            let (password, is_made) = chosen(&env, password)?;
+            let chosen = Chosen::new(&env, user, password)?;
             let mut client = connect(&env, global)?;
             if !is_known(&mut client, user)? {
                 let failure = Failure::new(format!("there is no user {user}"));
                 return Err(failure.hint(format!("add it: esker user add {user}")));
             }
-            client.set_password(user, &password)?;
-            told(user, is_made.then_some(&password), global.json)
+            client.set_password(user, &chosen.password)?;
+            chosen.tell(user, global.json)
         }
     }
 }
 
-/// A password, and whether it was made here and nobody knows it.
-fn chosen(env: &Env, args: &PasswordArgs) -> Result<(Secret<Vec<u8>>, bool), Failure> {
-    if let Some(path) = &args.password_file {
-        return Ok((password::read(path)?, false));
+/// A password, and how somebody gets to know it.
+struct Chosen {
+    password: Secret<Vec<u8>>,
+    /// It was made here, and nobody knows it yet.
+    is_made: bool,
+    properties: Option<Properties>,
+}
+
+impl Chosen {
+    /// Writes the file before anything is changed: a password that cannot be kept is none.
+    fn new(env: &Env, user: &str, args: &PasswordArgs) -> Result<Chosen, Failure> {
+        let (password, is_made) = match &args.password_file {
+            Some(path) => (password::read(path)?, false),
+            None if args.ask => (password::ask()?, false),
+            None => (password::made(env), true),
+        };
+        let write = |path: &PathBuf| Properties::write(path, user, &password);
+        let properties = args.properties.as_ref().map(write).transpose()?;
+        Ok(Chosen {
+            password,
+            is_made,
+            properties,
+        })
     }
-    if args.ask {
-        return Ok((password::ask()?, false));
+
+    /// The cluster has taken the password. One that was made here is shown, unless the file has it: nobody can be told later.
+    fn tell(self, user: &str, json: bool) -> Result<(), Failure> {
+        let is_shown = self.is_made && self.properties.is_none();
+        let shown = is_shown.then(|| String::from_utf8_lossy(self.password.expose()).into_owned());
+        let mut table = Table::new(&["user", "password", "properties"]);
+        let kept = self.properties.map(Properties::keep).transpose()?;
+        let kept = kept.map(|path| path.display().to_string());
+        table.row([json!(user), json!(shown), json!(kept)]);
+        Ok(table.print(json)?)
     }
-    Ok((password::made(env), true))
 }
 
 fn is_known(client: &mut Client, user: &str) -> Result<bool, Failure> {
@@ -184,14 +215,6 @@ fn list(client: &mut Client, json: bool) -> Result<(), Failure> {
         env::tell!("no users");
         return Ok(());
     }
-    Ok(table.print(json)?)
-}
-
-/// The password where it was made here: nobody can be told later.
-fn told(user: &str, made: Option<&Secret<Vec<u8>>>, json: bool) -> Result<(), Failure> {
-    let mut table = Table::new(&["user", "password"]);
-    let made = made.map(|password| String::from_utf8_lossy(password.expose()).into_owned());
-    table.row([json!(user), json!(made)]);
     Ok(table.print(json)?)
 }
 

@@ -67,6 +67,8 @@ pub(crate) struct Complaints {
     pub(crate) garbage: Pace,
     /// Others that do not prove that they are nodes.
     pub(crate) strangers: Pace,
+    /// Requests that the rules refuse.
+    pub(crate) refusals: Pace,
     /// Requests of versions that are not served.
     pub(crate) versions: Pace,
     /// Requests among voters to a node that is none.

@@ -161,6 +161,7 @@ impl Broker {
         let others = others.into_iter();
         let others = others.map(|other| mail.inboxes.register(other)).collect();
         let addresses = pollers.listen(&settings.broker)?;
+        pollers.listen_locally(&settings.broker.log_dirs);
 
         let node = settings.broker.node_id;
         let whom = (node, settings.broker.quorum.is_insecure);

@@ -105,6 +105,14 @@ impl Client {
             .filter(|part| !part.is_empty())
             .map(|address| complete_address(address, options.login.is_some()))
             .collect::<Result<_, _>>()?;
+        // Behind the socket in the file system there is one node.
+        let is_alone = bootstrap.len() == 1;
+        let path = bootstrap.iter().find(|address| is_path(address));
+        if let Some(path) = path.filter(|_| !is_alone) {
+            return Err(Error::Address {
+                address: path.clone(),
+            });
+        }
         if bootstrap.is_empty() {
             return Err(Error::Address {
                 address: String::new(),
@@ -354,8 +362,10 @@ impl Client {
         };
         let response = self.call_any(&request)?;
         Error::check(response.error_code, || "metadata".to_owned(), None)?;
+        let path = self.bootstrap.first().filter(|address| is_path(address));
         let address = |broker: &metadata_response::MetadataResponseBroker| {
-            (broker.node_id, host_port(&broker.host, broker.port))
+            let own = || host_port(&broker.host, broker.port);
+            (broker.node_id, path.cloned().unwrap_or_else(own))
         };
         self.brokers = response.brokers.iter().map(address).collect();
         self.controller = Some(response.controller_id).filter(|id| *id >= 0);
@@ -622,8 +632,16 @@ pub(crate) fn host_port(host: &str, port: i32) -> String {
 /// Kafka's port, where an address names none.
 const PORT_DEFAULT: i32 = 9092;
 
-/// `host:port` of an address as people write it: perhaps with a scheme, perhaps without a port.
+/// True of a socket in the file system. All brokers are asked by way of the node that listens there: what others alone can do, it refuses.
+fn is_path(address: &str) -> bool {
+    address.contains('/')
+}
+
+/// `host:port` of an address as people write it: perhaps with a scheme, perhaps without a port. A path is one already.
 fn complete_address(text: &str, has_login: bool) -> Result<String, Error> {
+    if is_path(text) && !text.contains(':') {
+        return Ok(text.to_owned());
+    }
     let bad = || Error::Address {
         address: text.to_owned(),
     };
@@ -681,6 +699,7 @@ mod tests {
             ("PLAINTEXT://kafka:9093", "kafka:9093"),
             ("plaintext://kafka", "kafka:9092"),
             ("kafka://kafka:1/", "kafka:1"),
+            ("data/esker.sock", "data/esker.sock"),
         ] {
             assert_eq!(complete_address(text, false).unwrap(), whole, "{text}");
         }

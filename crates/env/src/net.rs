@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ pub struct Socket {
     pub peer: SocketAddr,
     /// Address the peer connected to: what we advertise when nothing else is configured.
     pub local: SocketAddr,
+    /// True for an administrator of this machine, who came by a socket in the file system. Both addresses are the loopback's then,
+    /// with port 0.
+    pub is_administrator: bool,
     pub inner: Box<dyn std::any::Any + Send>,
 }
 
@@ -43,7 +47,8 @@ pub trait Wake: Send + Sync {
 
 pub trait Net: Send + Sync {
     fn poller(&self) -> io::Result<Box<dyn Poller>>;
-    /// Blocking connection for clients; `timeout` bounds connecting and each read and write.
+    /// Blocking connection for clients, to `host:port` or, where `address` has a slash, to a socket in the file system; `timeout`
+    /// bounds connecting and each read and write.
     fn dial(&self, address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>>;
     /// Addresses of `host:port`, each once; never empty. Asks the system's resolver where the host is a name, and waits for it.
     fn resolve(&self, address: &str) -> io::Result<Vec<SocketAddr>>;
@@ -60,8 +65,11 @@ pub trait Poller: Send {
     fn waker(&self) -> Arc<dyn Wake>;
     /// Listens on `address` (`host:port`, port 0 picks one), at every address of a name; returns the first that is bound.
     fn listen(&mut self, address: &str) -> io::Result<SocketAddr>;
-    /// Next accepted socket of any listener of this poller, or of those at the ports `only`; `None` when there is none now. Peers
-    /// that nobody accepts wait; no new edge reports those.
+    /// Listens at a socket in the file system, which takes the place of one that nobody listens at any more. Only root and the
+    /// user of this process are accepted there; others are sent away.
+    fn listen_at(&mut self, path: &Path) -> io::Result<()>;
+    /// Next accepted socket of any listener of this poller, or of those at the ports `only` and in the file system; `None` when
+    /// there is none now. Peers that nobody accepts wait; no new edge reports those.
     fn accept(&mut self, only: Option<&[u16]>) -> io::Result<Option<Socket>>;
     /// Begins a connection to `address` and does not wait for it. Until it stands, sends and receives are `WouldBlock`; then, or
     /// when it failed, the next `wait` reports it as ready, and after a failure each send and receive is that error. A peer

@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub const USER: &str = "User";
 /// The type of nodes of this cluster. No login of a user, no rule and no envelope can name one.
 pub const NODE: &str = "Node";
+/// The type of those who administer a machine. As with nodes: only a socket in the file system gives it.
+const LOCAL: &str = "Local";
 /// The name of a user who did not log in.
 pub const ANONYMOUS: &str = "ANONYMOUS";
 
@@ -49,6 +51,12 @@ impl Principal {
         Principal::new(NODE, &id.to_string())
     }
 
+    /// The administrator of the machine that a node runs on.
+    #[must_use]
+    pub fn local() -> Principal {
+        Principal::new(LOCAL, "administrator")
+    }
+
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.text[..self.kind]
@@ -62,6 +70,11 @@ impl Principal {
     #[must_use]
     pub fn is_node(&self) -> bool {
         self.kind() == NODE
+    }
+
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.kind() == LOCAL
     }
 
     /// The text of this principal in rules and settings; `None` if it cannot be written so that it is read as the same.

@@ -239,6 +239,7 @@ fn launches(plan: &Plan, place: &Place, net: Option<&Net>) -> Result<Vec<Launch>
     let voters = launches.iter().enumerate();
     let voters = voters.map(|(at, launch)| format!("{}@{}", at + 1, launch.address()));
     let voters = voters.collect::<Vec<_>>().join(",");
+    let secret = place.cluster_secret()?;
     let launch = |(at, launch): (usize, Launch)| {
         let name = format!("node-{}", at + 1);
         launch
@@ -248,7 +249,7 @@ fn launches(plan: &Plan, place: &Place, net: Option<&Net>) -> Result<Vec<Launch>
             .with_setting("esker.http.listen=off")
             // Snapshots are taken and fetched on the way.
             .with_setting("metadata.log.max.record.bytes.between.snapshots=100000")
-            .with_setting("esker.cluster.insecure=true")
+            .with_setting(&secret)
     };
     Ok(launches.into_iter().enumerate().map(launch).collect())
 }

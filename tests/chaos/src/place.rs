@@ -3,10 +3,15 @@
 //! A failure of processes may not come again, so nothing that could explain it is thrown away: the broker's words, its data,
 //! the image of its volume and the lines of the scenario stay behind in one directory, which the closing lines name.
 
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use parking_lot::Mutex;
+
+/// Of 32 bytes in base64. Not a secret: it protects a scenario from the next one alone.
+const SECRET: &str = "Y2hhb3MgY2hhb3MgY2hhb3MgY2hhb3MgY2hhb3MgY2g=\n";
 
 pub(crate) struct Place {
     pub(crate) dir: PathBuf,
@@ -32,6 +37,19 @@ impl Place {
             lines: Mutex::default(),
             missing: Mutex::default(),
         })
+    }
+
+    /// The setting that names the secret by which the nodes of the scenario believe each other.
+    pub(crate) fn cluster_secret(&self) -> Result<String, String> {
+        let path = self.dir.join("cluster.secret");
+        let at = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut options = std::fs::OpenOptions::new();
+        match options.write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(mut file) => file.write_all(SECRET.as_bytes()).map_err(at)?,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(at(error)),
+        }
+        Ok(format!("esker.cluster.secret.file={}", path.display()))
     }
 
     pub(crate) fn image(&self, name: &str) -> PathBuf {

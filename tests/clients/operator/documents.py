@@ -21,6 +21,7 @@ from harness.check import BROKER_KIND, TMP, Skip, fact, new_name, that
 ROOT = brokers.ROOT
 PROMPT = re.compile(r"([a-z]?)\$ (.*)")
 STATE = "/var/lib/esker"
+SETTINGS = "/etc/esker"
 SECONDS_MAX = 90
 KAFKA = {
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
@@ -56,8 +57,9 @@ class Machine:
 
     def __init__(self, name):
         self.name, self.home = name, TMP / new_name(f"machine-{name or 'own'}")
-        self.state = self.home / "state"
+        self.state, self.settings = self.home / "state", self.home / "etc"
         self.home.mkdir()
+        self.settings.mkdir()
         self.address = f"127.0.0.1:{brokers.free_ports(1)[0]}"
         self.unit, self.process = None, None
 
@@ -100,11 +102,13 @@ class Session:
     def local(self, text, machine):
         """A command of the page with the addresses and directories of this test."""
         text = re.sub(r"\b([a-e]):9092", lambda found: self.machine(found[1]).address, text)
-        return text.replace(STATE, str(machine.state))
+        return text.replace(STATE, str(machine.state)).replace(SETTINGS, str(machine.settings))
 
     def run(self, prompt, text, typed=None, is_wrong=False):
         """Runs a command until it ends as the page says: `is_wrong` where that shows an error."""
         machine = self.machine(prompt)
+        if text.startswith("scp "):
+            return self.copy(machine, text)
         text = self.local(text, machine)
         words = shlex.split(text)
         if words[0] == "export":
@@ -140,11 +144,26 @@ class Session:
         that(is_done, f"{self.page}: {prompt}$ {text}: exit code {done.returncode}: {(done.stdout + done.stderr)[-500:]} [{logs}]")
         return done.stdout
 
+    def copy(self, machine, text):
+        """A file of one machine goes to another."""
+        *_, source, target = text.split()
+        name, _, path = target.partition(":")
+        other = self.machine(name)
+        shutil.copy(self.local(source, machine), self.local(path, other))
+        return ""
+
     def lacks_brokers(self, words, printed):
         """A status in which a node that runs is not registered yet: a person is slower than a new cluster."""
         count = re.search(r"^brokers +(\d+)", printed, re.M)
         running = sum(one.process is not None for one in self.machines.values()) or self.expected
         return words[:3] == ["esker", "cluster", "status"] and count is not None and int(count[1]) < running
+
+    def wait_for(self, path):
+        """Something that a node makes at its first start."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while not path.exists():
+            that(time.monotonic() < deadline, f"{path} does not come to be")
+            time.sleep(0.1)
 
     def bash(self, text, machine, typed):
         path = f"{self.esker.parent}:{os.environ['PATH']}"
@@ -188,13 +207,22 @@ def the_life_of_a_cluster_goes_as_the_page_says():
 
 
 @fact
+def users_and_rights_come_as_the_page_says():
+    only_for_esker()
+    with Session("docs/security.md") as session:
+        follow(session)
+
+
+@fact
 def what_applications_are_told_to_do_works():
     only_for_esker()
     with Session("docs/applications.md") as session:
         session.run("", "export ESKER_BOOTSTRAP=a:9092,b:9092,c:9092")
         voters = ",".join(f"{node}@{name}:9092" for node, name in enumerate("abc", 1))
         for node, name in enumerate("abc", 1):
-            session.run(name, f"esker serve --node-id {node} --voters {voters} --data-dir {STATE}")
+            secret = f" --cluster-secret {session.machine('a').state}/cluster.secret" if node > 1 else ""
+            session.run(name, f"esker serve --node-id {node} --voters {voters} --data-dir {STATE}{secret}")
+            session.wait_for(session.machine("a").state / "cluster.secret")
         session.run("a", "esker cluster status")
         follow(session)
 

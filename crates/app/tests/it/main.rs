@@ -12,6 +12,7 @@ mod groups;
 mod growing;
 mod health;
 mod inspecting;
+mod logins;
 mod losing;
 mod members;
 mod misfits;

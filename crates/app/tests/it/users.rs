@@ -1,5 +1,7 @@
 //! Users and rules from the command line.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 
 use crate::broker::{Broker, Dir, failure};
@@ -51,7 +53,7 @@ fn a_user_comes_with_its_rules_and_goes_with_them() {
     let bob = ["user", "add", "bob", "--password-file", given];
     assert_eq!(
         told(&broker, &bob),
-        json!([{"user": "bob", "password": null}])
+        json!([{"user": "bob", "password": null, "properties": null}])
     );
 
     let of = |user: &str| {
@@ -83,6 +85,15 @@ fn a_user_comes_with_its_rules_and_goes_with_them() {
     );
     let other = told(&broker, &["user", "passwd", "alice"]);
     assert_ne!(other[0]["password"].as_str(), Some(password));
+    let kept = dir.0.join("alice.properties");
+    let path = kept.to_str().expect("a path");
+    let told_of = told(&broker, &["user", "passwd", "alice", "--properties", path]);
+    assert_eq!(
+        told_of,
+        json!([{"user": "alice", "password": null, "properties": path}])
+    );
+    let mode = std::fs::metadata(&kept).expect("written").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
 
     broker.ok(&["user", "delete", "alice", "bob"], b"");
     assert_eq!(told(&broker, &["user", "list"]), json!([]));

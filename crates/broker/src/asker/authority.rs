@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use meta::Image;
 use meta::delta::Changed;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use security::Principal;
-use security::authorize::{Kind, Operation, Pattern, Permission, Rule, Rules};
+use security::authorize::{Kind, Operation, Pattern, Permission, Rule, Rules, Why};
 use wire::Uuid;
 use wire::metadata::AccessControlEntryRecord;
 
@@ -21,6 +21,19 @@ pub(crate) struct Authority {
     rules: RwLock<Rules>,
     /// Changes so far. Moves while `rules` are held, after they changed.
     generation: AtomicU64,
+    /// The last question that was answered with no, until a line is written about it.
+    refused: Mutex<Option<Refused>>,
+}
+
+/// A question that was answered with no, as a line of the log has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) principal: Principal,
+    pub(crate) host: IpAddr,
+    pub(crate) operation: Operation,
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) why: String,
 }
 
 impl std::fmt::Debug for Authority {
@@ -34,6 +47,7 @@ impl Authority {
         Authority {
             rules: RwLock::new(rules),
             generation: AtomicU64::new(0),
+            refused: Mutex::new(None),
         }
     }
 
@@ -94,6 +108,39 @@ impl Authority {
         let rules = self.rules.read();
         let verdict = rules.decide((principal, host), operation, (kind, name));
         verdict.is_allowed
+    }
+
+    /// Keeps a question that was answered with no for a line of the log, with the rule that says so.
+    pub(crate) fn note_refusal(
+        &self,
+        (principal, host): (&Principal, IpAddr),
+        operation: Operation,
+        (kind, name): (Kind, &str),
+    ) {
+        let rules = self.rules.read();
+        let verdict = rules.decide((principal, host), operation, (kind, name));
+        let why = match verdict.why {
+            Why::Rule(rule) => format!(
+                "denied by the rule of {} {:?} on {} from {}",
+                rule.principal, rule.operation, rule.name, rule.host
+            ),
+            Why::NoneAllows => "no rule allows it".to_owned(),
+            Why::SuperUser | Why::NoRule => "no rule names it".to_owned(),
+        };
+        drop(rules);
+        *self.refused.lock() = Some(Refused {
+            principal: principal.clone(),
+            host,
+            operation,
+            kind,
+            name: name.to_owned(),
+            why,
+        });
+    }
+
+    /// The last question that was answered with no, once.
+    pub(crate) fn take_refused(&self) -> Option<Refused> {
+        self.refused.lock().take()
     }
 
     /// True if `principal` may do this to at least one resource of the kind.

@@ -58,6 +58,10 @@ impl Asker {
                 resource,
             })
         } else {
+            if let Some(authority) = &self.authority {
+                let resource = (resource.kind, resource.name);
+                authority.note_refusal(self.identity(), operation, resource);
+            }
             Err(refusal(resource.kind))
         }
     }

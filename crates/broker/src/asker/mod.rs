@@ -46,6 +46,14 @@ impl Asker {
         }
     }
 
+    /// The administrator of this machine, who may do everything.
+    pub(crate) fn administrator(peer: SocketAddr, local: SocketAddr) -> Asker {
+        Asker {
+            principal: Principal::local(),
+            ..Asker::anonymous(peer, local)
+        }
+    }
+
     /// True if the asker may do this to the resource.
     pub(crate) fn may(&self, operation: Operation, resource: Resource<'_>) -> bool {
         self.authority.as_ref().is_none_or(|authority| {

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use env::ConnId;
 use model::{BrokerId, Instant, Ticket, WaiterKey};
 
+use env::logs::REQUESTS;
+use wire::{ApiKey, ErrorCode};
+
 use super::call::Call;
 use super::parked::{Parked, Waiting};
 use super::session::Sessions;
@@ -18,6 +21,15 @@ use crate::ops::feed::Feed;
 
 /// Record bytes in memory that an answer gets while readers keep too many of them; 64 KiB, or one batch.
 const ANSWER_MEMORY_SHORT: usize = 64 << 10;
+
+/// Codes of what rules refuse.
+const REFUSED: [ErrorCode; 5] = [
+    ErrorCode::TopicAuthorizationFailed,
+    ErrorCode::GroupAuthorizationFailed,
+    ErrorCode::ClusterAuthorizationFailed,
+    ErrorCode::TransactionalIdAuthorizationFailed,
+    ErrorCode::DelegationTokenAuthorizationFailed,
+];
 
 /// State that the Kafka door keeps between two requests.
 pub(crate) struct Door {
@@ -125,6 +137,12 @@ impl Hall<'_> {
                 Outcome::Reply(reply) => {
                     meter.on_answer(address.key, took, reply.len);
                     meter.on_errors(address.key, &reply.errors);
+                    if REFUSED
+                        .iter()
+                        .any(|code| reply.errors.contains_key(&code.code()))
+                    {
+                        self.complain_of_refusal(address.key);
+                    }
                 }
                 _ => meter.on_answer(address.key, took, 0),
             }
@@ -134,6 +152,29 @@ impl Hall<'_> {
             None => outcome,
         };
         self.connections.put_outcome(address, outcome);
+    }
+
+    /// A line about what the rules refuse, with the rule: clients are told the resource alone, and often not even that.
+    fn complain_of_refusal(&mut self, key: i16) {
+        let authority = self.desk.shared.catalog.authority();
+        let Some(refused) = authority.and_then(|authority| authority.take_refused()) else {
+            return;
+        };
+        let Some(kept_back) = self.desk.complaints.refusals.admit(self.desk.now) else {
+            return;
+        };
+        tracing::warn!(
+            target: REQUESTS,
+            api = ApiKey::from_key(key).map(tracing::field::debug),
+            kept_back = kept_back.count(),
+            "{} from {} may not {:?} {:?} {:?}: {}",
+            model::printable(&refused.principal.to_string()),
+            refused.host,
+            refused.operation,
+            refused.kind,
+            refused.name,
+            refused.why,
+        );
     }
 
     /// A request of `asker` whose answer goes to `address`.

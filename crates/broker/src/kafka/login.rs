@@ -22,7 +22,6 @@ use super::hall::Hall;
 use super::parked::Waiting;
 use super::router::{answer_versions, await_membership};
 use crate::asker::Asker;
-use crate::meters::meter::Refusal;
 use crate::net::{Outcome, Reply};
 use crate::node::Known;
 
@@ -236,7 +235,7 @@ fn refuse(call: &mut Call<'_>, form: Form, refused: &Refused) -> Outcome {
 }
 
 fn complain(call: &mut Call<'_>, refused: &Refused) {
-    call.desk.meter().on_refused(Refusal::Login);
+    call.desk.meter().on_login_refused(&refused.reason);
     let entrance = call.entrance().cloned();
     let listener = entrance.as_ref().map_or("", |entrance| &entrance.name);
     let Some(kept_back) = call.desk.complaints.strangers.admit(call.desk.now) else {

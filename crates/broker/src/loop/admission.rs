@@ -47,7 +47,11 @@ impl Shard {
             match self.poller.accept((!has_room).then_some(protected)) {
                 // The listener stays: where nobody listens, other nodes take this process for dead, and its answers still count.
                 Ok(Some(socket)) if self.desk.is_stopping => drop(socket),
-                Ok(Some(socket)) if is_full && !protected.contains(&socket.local.port()) => {
+                Ok(Some(socket))
+                    if is_full
+                        && !socket.is_administrator
+                        && !protected.contains(&socket.local.port()) =>
+                {
                     self.take_as_guest(socket);
                 }
                 Ok(Some(socket)) => self.admit(socket),
@@ -204,13 +208,21 @@ impl Shard {
 
     fn open(&mut self, socket: Socket) -> Option<ConnId> {
         let (peer, local) = (socket.peer, socket.local);
+        let entrances = &self.desk.shared.entrances;
+        let (asker, entrance) = match socket.is_administrator {
+            true => (
+                Asker::administrator(peer, local),
+                entrances.administrators(),
+            ),
+            false => (Asker::anonymous(peer, local), entrances.at(local)),
+        };
+        let entrance = Arc::clone(entrance);
         match self.poller.adopt(socket) {
             Ok(conn) => {
                 let asker = Asker {
                     authority: self.desk.shared.catalog.authority(),
-                    ..Asker::anonymous(peer, local)
+                    ..asker
                 };
-                let entrance = Arc::clone(self.desk.shared.entrances.at(local));
                 let connection = Connection::new(conn, Arc::new(asker), entrance, self.desk.now);
                 self.connections.insert(connection);
                 self.bound_strangers();
@@ -316,7 +328,10 @@ impl Shard {
         let protected = &settings.protected_ports;
         let open = self.connections.values();
         let mut by_silence: Vec<(Instant, ConnId)> = open
-            .filter(|connection| !protected.contains(&connection.local.port()))
+            .filter(|connection| {
+                let is_local = connection.asker().principal.is_local();
+                !is_local && !protected.contains(&connection.local.port())
+            })
             .map(|connection| (connection.last_active, connection.id))
             .collect();
         by_silence.sort_unstable();

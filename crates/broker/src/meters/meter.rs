@@ -10,6 +10,7 @@ use std::time::Duration;
 use model::histogram::Counts;
 use model::{Histogram, Instant};
 use parking_lot::Mutex;
+use security::login::server::Reason;
 use wire::ApiKey;
 
 /// Above every number of an API that Kafka has.
@@ -53,6 +54,7 @@ pub(crate) struct Meter {
     logins: AtomicU64,
     closed: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
+    refused_logins: [AtomicU64; Reason::KINDS.len()],
     pauses: AtomicU64,
     replicated: AtomicU64,
     /// When the last turn ended.
@@ -69,6 +71,8 @@ pub(crate) struct Total {
     pub(crate) logins: u64,
     pub(crate) closed: u64,
     pub(crate) refused: [u64; Refusal::ALL.len()],
+    /// In the order of [`Reason::KINDS`].
+    pub(crate) refused_logins: [u64; Reason::KINDS.len()],
     pub(crate) pauses: u64,
 }
 
@@ -88,6 +92,7 @@ impl Default for Meter {
             logins: AtomicU64::new(0),
             closed: AtomicU64::new(0),
             refused: Default::default(),
+            refused_logins: Default::default(),
             pauses: AtomicU64::new(0),
             replicated: AtomicU64::new(0),
             turn_at: AtomicU64::new(0),
@@ -146,6 +151,14 @@ impl Meter {
         self.refused[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn on_login_refused(&self, why: &Reason) {
+        self.on_refused(Refusal::Login);
+        let kinds = Reason::KINDS.iter().zip(&self.refused_logins);
+        for (_, cell) in kinds.filter(|(kind, _)| **kind == why.kind()) {
+            cell.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn on_pause(&self) {
         self.pauses.fetch_add(1, Ordering::Relaxed);
     }
@@ -188,6 +201,9 @@ impl Meter {
         total.logins += number(&self.logins);
         total.closed += number(&self.closed);
         for (sum, cell) in total.refused.iter_mut().zip(&self.refused) {
+            *sum += number(cell);
+        }
+        for (sum, cell) in total.refused_logins.iter_mut().zip(&self.refused_logins) {
             *sum += number(cell);
         }
         total.pauses += number(&self.pauses);

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::{BrokerId, Instant};
+use security::login::server::Reason;
 use wire::ErrorCode;
 
 use super::census;
@@ -63,6 +64,11 @@ fn write_requests(page: &mut impl Sink, shared: &Shared) {
     page.family(
         &metric::REFUSED,
         refused.map(|((_, name), count)| (vec![*name], count)),
+    );
+    let refused = Reason::KINDS.iter().zip(total.refused_logins);
+    page.family(
+        &metric::REFUSED_LOGINS,
+        refused.map(|(kind, count)| (vec![*kind], count)),
     );
     let software = shared.meters.software.lock().all();
     let clients = software.iter();

@@ -81,6 +81,8 @@ metrics! {
     LOGINS "esker_logins_total" Counter [] "logins that succeeded, of users and of nodes, those of connections that log in again among them";
     REFUSED "esker_connections_refused_total" Counter ["reason"]
         "connections that the broker turned away or cut off: per_ip (max.connections.per.ip), places (max.connections, in a cluster), garbage (bytes that are no request), version (not served), memory (requests are short of it), login (not let in, or not in time)";
+    REFUSED_LOGINS "esker_logins_refused_total" Counter ["reason"]
+        "logins that failed: unexpected (requests before a login), expired (a session without a new login), mechanism (not enabled, or another one than before), principal (another name than the login's), malformed, replay (the nonce or the binding of another login), credentials (no such user, or a wrong password), node (no proof of the cluster's secret)";
     CLIENTS "esker_client_connections" Gauge ["software", "version"]
         "open connections by the software that clients name; the 100 first kinds, others are software other";
 

@@ -30,6 +30,8 @@ pub(crate) struct Entrances {
     all: Vec<(SocketAddr, Arc<Entrance>)>,
     /// For a connection that came by none of them: nobody is let in.
     closed: Arc<Entrance>,
+    /// The socket in the file system, which lets nobody else in.
+    administrators: Arc<Entrance>,
 }
 
 impl Entrances {
@@ -62,19 +64,13 @@ impl Entrances {
         };
         Entrances {
             all: listeners.zip(bound).filter_map(entrance).collect(),
-            closed: Arc::new(Entrance {
-                name: String::new(),
-                asks: true,
-                offer: Arc::new(Offer {
-                    mechanisms: Vec::new(),
-                    nodes: None,
-                    fakes,
-                }),
-                plain_users: BTreeMap::new(),
-                frame_bytes_max: 0,
-                failure_delay: Duration::ZERO,
-            }),
+            closed: Arc::new(Entrance::without_login(fakes.clone(), true)),
+            administrators: Arc::new(Entrance::without_login(fakes, false)),
         }
+    }
+
+    pub(crate) fn administrators(&self) -> &Arc<Entrance> {
+        &self.administrators
     }
 
     /// The listener that a connection came by, from its address at this end.
@@ -90,21 +86,26 @@ impl Entrances {
 }
 
 impl Entrance {
-    /// A listener without a login.
-    #[cfg(test)]
-    pub(crate) fn plain() -> Arc<Entrance> {
-        Arc::new(Entrance {
-            name: "PLAINTEXT".to_owned(),
-            asks: false,
+    /// One at which nobody can log in: all are let in, or, where it `asks` for a login all the same, nobody.
+    fn without_login(fakes: Fakes, asks: bool) -> Entrance {
+        Entrance {
+            name: String::new(),
+            asks,
             offer: Arc::new(Offer {
                 mechanisms: Vec::new(),
                 nodes: None,
-                fakes: Fakes::new([0; 32]),
+                fakes,
             }),
             plain_users: BTreeMap::new(),
-            frame_bytes_max: i32::MAX,
+            frame_bytes_max: if asks { 0 } else { i32::MAX },
             failure_delay: Duration::ZERO,
-        })
+        }
+    }
+
+    /// A listener without a login.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Arc<Entrance> {
+        Arc::new(Entrance::without_login(Fakes::new([0; 32]), false))
     }
 }
 

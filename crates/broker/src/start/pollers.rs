@@ -1,6 +1,8 @@
 //! The pollers of the threads that own connections, and the mailboxes that wake these threads.
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use env::{Env, Poller};
@@ -9,6 +11,9 @@ use model::InboxId;
 use super::StartError;
 use crate::mail::inboxes::{Inbox, Inboxes};
 use crate::mail::{Mail, calls, followers, quorum};
+
+/// The socket of the administrators of this machine.
+const SOCKET: &str = "esker.sock";
 
 pub(super) struct Pollers {
     pub(super) shards: Vec<Box<dyn Poller>>,
@@ -57,6 +62,27 @@ impl Pollers {
             followers,
         };
         (mail, owners)
+    }
+
+    /// Listens at `esker.sock` in the first of the directories that takes it, for the administrators of this machine. A node does
+    /// without it where none does.
+    pub(super) fn listen_locally(&mut self, dirs: &[PathBuf]) {
+        let mut refused = None;
+        for dir in dirs {
+            match self.shards[0].listen_at(&dir.join(SOCKET)) {
+                Ok(()) => return,
+                // Not on this system.
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => return,
+                Err(error) => refused = refused.or(Some((dir, error))),
+            }
+        }
+        if let Some((dir, error)) = refused {
+            tracing::warn!(
+                target: env::logs::BROKER,
+                "{} cannot be made ({error}): administrators of this machine have to log in like everybody",
+                dir.join(SOCKET).display(),
+            );
+        }
     }
 
     /// Listens where the settings say; the first shard has the listeners, and shares out their connections.

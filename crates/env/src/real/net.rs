@@ -5,13 +5,15 @@
 //! Allocates nothing per event.
 
 use std::io::{self, IoSlice, Write};
-use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::{TcpListener, TcpStream, UnixListener};
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::{stream, sys};
@@ -116,6 +118,25 @@ impl Slot {
     }
 }
 
+/// A listener of either kind.
+enum Listening {
+    Net(Listener),
+    File(FileListener),
+}
+
+/// A socket in the file system.
+struct FileListener {
+    socket: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for FileListener {
+    fn drop(&mut self) {
+        // One that is left there is replaced by the next process.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
 struct Listener {
     port: u16,
     socket: TcpListener,
@@ -127,7 +148,7 @@ struct OsPoller {
     poll: Poll,
     waker: Arc<OsWake>,
     events: Events,
-    listeners: Vec<Listener>,
+    listeners: Vec<Listening>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     accept_again: bool,
@@ -188,23 +209,27 @@ impl OsPoller {
     }
 
     fn listen_on(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        if self.listeners.len() == LISTENERS_MAX {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+        let token = self.next_listener()?;
         let mut listener = TcpListener::bind(address)?;
         sys::set_backlog(listener.as_raw_fd(), BACKLOG)?;
         sys::keep_alive(listener.as_raw_fd())?;
-        let token = Token(LISTENER_LAST - self.listeners.len());
         self.poll
             .registry()
             .register(&mut listener, token, Interest::READABLE)?;
         let bound = listener.local_addr()?;
-        self.listeners.push(Listener {
+        self.listeners.push(Listening::Net(Listener {
             port: bound.port(),
             usual: unpace(&listener),
             socket: listener,
-        });
+        }));
         Ok(bound)
+    }
+
+    fn next_listener(&self) -> io::Result<Token> {
+        if self.listeners.len() == LISTENERS_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(Token(LISTENER_LAST - self.listeners.len()))
     }
 
     fn poll_events(&mut self, timeout: Option<Duration>) -> io::Result<()> {
@@ -287,12 +312,37 @@ impl Poller for OsPoller {
         first.ok_or_else(|| absent.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
     }
 
+    fn listen_at(&mut self, path: &Path) -> io::Result<()> {
+        let token = self.next_listener()?;
+        let is_left = |found: std::fs::Metadata| found.file_type().is_socket();
+        if std::fs::symlink_metadata(path).is_ok_and(is_left) {
+            std::fs::remove_file(path)?;
+        }
+        let mut listener = FileListener {
+            socket: UnixListener::bind(path)?,
+            path: path.to_owned(),
+        };
+        // Whoever came before this is asked for their user, as everybody is.
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
+        self.poll
+            .registry()
+            .register(&mut listener.socket, token, Interest::READABLE)?;
+        self.listeners.push(Listening::File(listener));
+        Ok(())
+    }
+
     fn accept(&mut self, only: Option<&[u16]>) -> io::Result<Option<Socket>> {
         for listener in &self.listeners {
-            if only.is_some_and(|only| !only.contains(&listener.port)) {
-                continue;
-            }
-            match accept(listener) {
+            let accepted = match listener {
+                Listening::Net(listener)
+                    if only.is_some_and(|only| !only.contains(&listener.port)) =>
+                {
+                    continue;
+                }
+                Listening::Net(listener) => accept(listener),
+                Listening::File(listener) => accept_administrator(&listener.socket),
+            };
+            match accepted {
                 Ok(None) => {}
                 Ok(some) => return Ok(some),
                 Err(error) => {
@@ -442,14 +492,51 @@ fn accept(listener: &Listener) -> io::Result<Option<Socket>> {
                 return Ok(Some(Socket {
                     peer,
                     local,
+                    is_administrator: false,
                     inner: Box::new(stream),
                 }));
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => return Ok(None),
-                io::ErrorKind::Interrupted
-                | io::ErrorKind::ConnectionAborted
-                | io::ErrorKind::ConnectionReset => {}
+                _ if is_passing(&error) => {}
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+/// True of the error of one peer that did not come through; the next one may.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}
+
+/// Takes root and the user of this process, whatever the mode of the socket is by now, and nobody else.
+fn accept_administrator(listener: &UnixListener) -> io::Result<Option<Socket>> {
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                let user = sys::peer_user(stream.as_raw_fd());
+                if !user.is_ok_and(|user| user == 0 || user == sys::own_user()) {
+                    continue;
+                }
+                // The calls that a connection needs are those of any stream: one type for both kinds costs the others nothing.
+                let stream = std::net::TcpStream::from(OwnedFd::from(stream));
+                return Ok(Some(Socket {
+                    peer: here,
+                    local: here,
+                    is_administrator: true,
+                    inner: Box::new(TcpStream::from_std(stream)),
+                }));
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(None),
+                _ if is_passing(&error) => {}
                 _ => return Err(error),
             },
         }
@@ -478,6 +565,8 @@ fn uninterrupted_option(
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
 
     #[test]
@@ -549,6 +638,44 @@ mod tests {
             }
         };
         assert!(sys::is_kept_alive(socket.as_raw_fd()).unwrap());
+    }
+
+    #[test]
+    fn a_socket_in_the_file_system_lets_its_own_user_in_as_an_administrator() {
+        let name = format!("esker-env-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut poller = OsNet.poller().unwrap();
+        poller.listen_at(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let patience = Duration::from_secs(10);
+        let mut peer = OsNet.dial(path.to_str().unwrap(), patience).unwrap();
+        let socket = accepted(&mut *poller);
+        assert!(socket.is_administrator);
+        assert_eq!(socket.peer.to_string(), "127.0.0.1:0");
+        let conn = poller.adopt(socket).unwrap();
+        peer.write_all(b"hello").unwrap();
+        let mut bytes = BytesMut::with_capacity(16);
+        while let Err(error) = poller.recv(conn, &mut bytes) {
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            poller.wait(Some(patience), &mut Vec::new()).unwrap();
+        }
+        assert_eq!(&bytes[..], b"hello");
+        assert_eq!(poller.send(conn, &[IoSlice::new(b"yes")]).unwrap(), 3);
+        let mut answer = [0; 3];
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"yes");
+
+        // The next process listens in the place of the one before, and nothing is left behind.
+        let mut next = OsNet.poller().unwrap();
+        next.listen_at(&path).unwrap();
+        drop(next);
+        assert!(!path.exists());
+        std::fs::write(&path, "no socket").unwrap();
+        let error = OsNet.poller().unwrap().listen_at(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path).unwrap(), b"no socket");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[cfg(target_os = "linux")]

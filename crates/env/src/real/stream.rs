@@ -1,9 +1,10 @@
 //! Blocking connections for command-line clients.
 //!
-//! A name may resolve to several addresses: they are tried in order within one time limit, and the last error is told.
+//! An address with a slash is a path. A name may resolve to several addresses: they are tried in order within one time limit, and the last error is told.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::Stream;
@@ -15,7 +16,19 @@ impl Stream for TcpStream {
     }
 }
 
+impl Stream for UnixStream {
+    fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))?;
+        self.set_write_timeout(Some(timeout))
+    }
+}
+
 pub(super) fn dial(address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>> {
+    if address.contains('/') {
+        let mut stream = UnixStream::connect(address)?;
+        stream.set_timeout(timeout)?;
+        return Ok(Box::new(stream));
+    }
     let deadline = Instant::now() + timeout;
     let mut failed = None;
     for address in resolve(address)? {

@@ -107,6 +107,46 @@ pub(super) fn keep_alive(socket: RawFd) -> io::Result<()> {
     check(i64::from(result)).map(drop)
 }
 
+/// The user at the other end of a socket in the file system, when it connected.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub(super) fn peer_user(socket: RawFd) -> io::Result<u32> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut len = size_of_val(&peer) as libc::socklen_t;
+    // SAFETY: pointer and length describe `peer`, which outlives the call; the kernel writes no more than `len` bytes, and any of
+    // them make numbers.
+    let result = unsafe {
+        libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    check(i64::from(result)).map(|_| peer.uid)
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(unsafe_code)]
+pub(super) fn peer_user(socket: RawFd) -> io::Result<u32> {
+    let (mut user, mut group) = (libc::uid_t::MAX, libc::gid_t::MAX);
+    // SAFETY: the pointers are to numbers that outlive the call.
+    let result = unsafe { libc::getpeereid(socket, &raw mut user, &raw mut group) };
+    check(i64::from(result)).map(|_| user)
+}
+
+/// The user of this process, by whose rights it acts.
+#[allow(unsafe_code)]
+pub(super) fn own_user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 #[cfg(test)]
 #[allow(unsafe_code)]
 pub(super) fn is_kept_alive(socket: RawFd) -> io::Result<bool> {

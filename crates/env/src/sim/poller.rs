@@ -4,6 +4,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,6 +144,10 @@ impl Poller for SimPoller {
         Ok(SocketAddr::new(ip, port))
     }
 
+    fn listen_at(&mut self, _: &Path) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
     fn connect(&mut self, address: SocketAddr) -> io::Result<ConnId> {
         let (host, number) = (self.life.host, self.number);
         Ok(ConnId(self.world()?.dial(host, number, address)?))
@@ -153,6 +158,7 @@ impl Poller for SimPoller {
         Ok(accepted.map(|(conn, [peer, local])| Socket {
             peer,
             local,
+            is_administrator: false,
             inner: Box::new(conn),
         }))
     }

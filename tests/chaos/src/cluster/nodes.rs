@@ -41,9 +41,8 @@ const SMALL_SETTINGS: [&str; 5] = [
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// So short that a cut of some seconds is noticed, and longer than a busy machine keeps a broker from its heartbeat.
 pub(crate) const SESSION: Duration = Duration::from_secs(6);
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 10] = [
     "esker.http.listen=off",
-    "esker.cluster.insecure=true",
     "broker.session.timeout.ms=6000",
     "broker.heartbeat.interval.ms=1000",
     "replica.lag.time.max.ms=6000",
@@ -108,7 +107,8 @@ impl Nodes {
                 .at_host(&Net::host(node), runner)
                 .with_words(place.dir.join(format!("{name}.log")))
                 .with_setting(&format!("node.id={node}"))
-                .with_setting(&format!("controller.quorum.voters={voters}"));
+                .with_setting(&format!("controller.quorum.voters={voters}"))
+                .with_setting(&place.cluster_secret()?);
             let set = |launch: Launch, setting: &&str| launch.with_setting(setting);
             let launch = with_short_sessions(settings.iter().fold(launch, set));
             launches.push(dress(node, launch));

@@ -16,7 +16,9 @@ pub enum Refusal {
     Unknown,
     #[error("the password has fewer or more iterations than are allowed")]
     Iterations,
-    #[error("the nonce of the last message is not that of this login")]
+    #[error(
+        "the nonce of the last message is not that of this login (librdkafka before 2.6.1 sends its own part twice)"
+    )]
     Nonce,
     #[error("the last message binds another channel than the first")]
     Binding,

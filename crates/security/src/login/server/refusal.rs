@@ -43,7 +43,7 @@ pub enum Answer {
 /// Why nobody was let in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    #[error("the request is not one that is expected here")]
+    #[error("it sends requests before it has logged in: its client may be set to PLAINTEXT")]
     Unexpected,
     #[error("the request has a version that nobody here knows")]
     Version,
@@ -68,7 +68,19 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// A word for a metric.
+    /// All kinds.
+    pub const KINDS: [&'static str; 8] = [
+        "unexpected",
+        "expired",
+        "mechanism",
+        "principal",
+        "malformed",
+        "replay",
+        "credentials",
+        "node",
+    ];
+
+    /// A word for a metric, one of [`Reason::KINDS`].
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
