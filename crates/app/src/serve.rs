@@ -503,6 +503,9 @@ mod tests {
         let mut args = args(&[]);
         args.listen = vec!["127.0.0.1:1".into(), "[::1]:2".into(), "10.0.0.7:3".into()];
         args.advertise = vec!["here:1".into(), "there:2".into()];
+        let error = check(&args, None).unwrap_err();
+        assert!(error.contains("PLAINTEXT://10.0.0.7:3"), "{error}");
+        args.insecure = true;
         let config = check(&args, None).unwrap();
         let shown = |listeners: &[config::Listener]| -> Vec<String> {
             let shown = |it: &config::Listener| format!("{} {}", it.name, it.address());
@@ -546,7 +549,8 @@ mod tests {
             ..elsewhere
         };
         let config = check(&accepted, None).unwrap();
-        assert!(config.warning_of_nodes().is_some());
+        assert!(config.warning_of_listeners().is_some());
+        assert!(config.warning_of_nodes().is_none());
         let observer = ServeArgs {
             node_id: Some(4),
             roles: vec!["broker".into()],

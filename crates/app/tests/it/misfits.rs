@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::broker::{Broker, Dir, esker, failure};
+use crate::broker::{Broker, Dir, cluster_secret, esker, failure};
 use crate::cluster::{addresses, until};
 
 /// The line with which a start is refused.
@@ -24,6 +24,7 @@ fn refused(args: &[&str]) -> String {
 fn starts_that_do_not_fit_their_cluster_are_refused_with_one_line() {
     let (dir, addresses) = (Dir::new(), addresses());
     let data = dir.0.to_str().unwrap();
+    let secret = cluster_secret().to_str().unwrap();
     let lone = Broker::start_at(&addresses[0], &dir.0);
     assert_eq!(lone.stop(), Some(0));
     let voters = |ids: [usize; 3]| {
@@ -40,9 +41,15 @@ fn starts_that_do_not_fit_their_cluster_are_refused_with_one_line() {
         ("4", [1, 2, 3], "does not name node 4"),
     ] {
         let voters = voters(ids);
-        let error = refused(&["--node-id", id, "--voters", &voters, "--data-dir", data]);
+        let mut node = vec!["--node-id", id, "--voters", &voters, "--data-dir", data];
+        node.extend(["--cluster-secret", secret]);
+        let error = refused(&node);
         assert!(error.contains(words), "{words}: {error}");
     }
+    // A node that was given none.
+    let [two, empty] = [voters([1, 2, 3]), dir.0.join("empty").display().to_string()];
+    let error = refused(&["--node-id", "2", "--voters", &two, "--data-dir", &empty]);
+    assert!(error.contains("node 2 has no cluster secret"), "{error}");
     // None of them has left anything behind.
     let lone = Broker::start_at(&addresses[0], &dir.0);
     assert_eq!(lone.stop(), Some(0));
