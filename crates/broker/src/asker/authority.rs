@@ -8,7 +8,7 @@ use meta::Image;
 use meta::delta::Changed;
 use parking_lot::{Mutex, RwLock};
 use security::Principal;
-use security::authorize::{Kind, Operation, Pattern, Permission, Rule, Rules, Why};
+use security::authorize::{Kind, Operation, Pattern, Permission, Remembered, Rule, Rules, Why};
 use wire::Uuid;
 use wire::metadata::AccessControlEntryRecord;
 
@@ -23,6 +23,22 @@ pub(crate) struct Authority {
     generation: AtomicU64,
     /// The last question that was answered with no, until a line is written about it.
     refused: Mutex<Option<Refused>>,
+}
+
+/// What one asker remembers of the answers to it. A copy of the asker may become another, and begins without.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Mutex<Option<Box<Remembered>>>);
+
+impl Memory {
+    pub(super) fn forget(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Memory {
+        Memory::default()
+    }
 }
 
 /// A question that was answered with no, as a line of the log has it.
@@ -94,9 +110,10 @@ impl Authority {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// True if `principal`, who comes from `host`, may do this to the resource.
+    /// True if `principal`, who comes from `host`, may do this to the resource. `memory` is of nobody else.
     pub(crate) fn allows(
         &self,
+        memory: &Memory,
         (principal, host): (&Principal, IpAddr),
         operation: Operation,
         (kind, name): (Kind, &str),
@@ -105,9 +122,16 @@ impl Authority {
         if principal.is_node() {
             return (operation, kind) == (Operation::ClusterAction, Kind::Cluster);
         }
+        // All shards would meet at the lock of the rules: what is remembered needs none but its own.
+        let mut remembered = memory.0.lock();
+        let remembered = remembered.get_or_insert_default();
+        if let Some(known) = remembered.known(self.generation(), operation, (kind, name)) {
+            return known;
+        }
         let rules = self.rules.read();
-        let verdict = rules.decide((principal, host), operation, (kind, name));
-        verdict.is_allowed
+        // It moves while the rules are held, so that it belongs to these.
+        let of = (&*rules, self.generation());
+        remembered.allows(of, (principal, host), operation, (kind, name))
     }
 
     /// Keeps a question that was answered with no for a line of the log, with the rule that says so.
@@ -146,6 +170,7 @@ impl Authority {
     /// True if `principal` may do this to at least one resource of the kind.
     pub(crate) fn allows_any(
         &self,
+        memory: &Memory,
         (principal, host): (&Principal, IpAddr),
         operation: Operation,
         kind: Kind,
@@ -153,8 +178,11 @@ impl Authority {
         if principal.is_node() {
             return (operation, kind) == (Operation::ClusterAction, Kind::Cluster);
         }
+        let mut remembered = memory.0.lock();
         let rules = self.rules.read();
-        rules.allows_any((principal, host), operation, kind)
+        let of = (&*rules, self.generation());
+        let remembered = remembered.get_or_insert_default();
+        remembered.allows_any(of, (principal, host), operation, kind)
     }
 }
 

@@ -81,10 +81,9 @@ impl Asker {
         operation: Operation,
         kind: Kind,
     ) -> Result<Granted<'static>, ErrorCode> {
-        let may = self
-            .authority
-            .as_ref()
-            .is_none_or(|authority| authority.allows_any(self.identity(), operation, kind));
+        let may = self.authority.as_ref().is_none_or(|authority| {
+            authority.allows_any(&self.memory, self.identity(), operation, kind)
+        });
         if may {
             let resource = Resource { kind, name: ANY };
             Ok(Granted {

@@ -16,6 +16,7 @@ use security::authorize::Operation;
 use self::access::Resource;
 
 pub(crate) use self::authority::Authority;
+use self::authority::Memory;
 pub(crate) use self::granted::Granted;
 
 pub(crate) use self::origin::Origin;
@@ -29,6 +30,8 @@ pub(crate) struct Asker {
     pub(crate) principal: Principal,
     /// Decides what it may do; `None` where everybody may do everything.
     pub(crate) authority: Option<Arc<Authority>>,
+    /// What it was answered before.
+    memory: Memory,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     /// Name and version of the client's software, where it says them.
@@ -40,6 +43,7 @@ impl Asker {
         Asker {
             principal: Principal::anonymous(),
             authority: None,
+            memory: Memory::default(),
             peer,
             local,
             software: None,
@@ -57,7 +61,8 @@ impl Asker {
     /// True if the asker may do this to the resource.
     pub(crate) fn may(&self, operation: Operation, resource: Resource<'_>) -> bool {
         self.authority.as_ref().is_none_or(|authority| {
-            authority.allows(self.identity(), operation, (resource.kind, resource.name))
+            let resource = (resource.kind, resource.name);
+            authority.allows(&self.memory, self.identity(), operation, resource)
         })
     }
 
@@ -67,6 +72,11 @@ impl Asker {
             authority.is_super_user(&self.principal)
                 || !authority.is_super_user(&Principal::user(user))
         })
+    }
+
+    /// Gives back the memory of a connection that is silent.
+    pub(crate) fn forget_answers(&self) {
+        self.memory.forget();
     }
 
     fn identity(&self) -> (&Principal, IpAddr) {

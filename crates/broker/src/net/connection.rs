@@ -189,6 +189,7 @@ impl Connection {
 
     /// Gives back the receive buffer of a connection that waits for nothing.
     pub(crate) fn shrink(&mut self, account: &mut Account) {
+        self.asker.forget_answers();
         self.inbox.shrink(account);
     }
 

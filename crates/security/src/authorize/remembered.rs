@@ -7,7 +7,7 @@ use super::{Kind, Operation, Operations, Rules};
 use crate::principal::Principal;
 
 /// Resources that are remembered, about 100 bytes each; one more, and it begins anew: a client with more of them is answered by the rules.
-pub const REMEMBERED_MAX: usize = 1_024;
+pub const REMEMBERED_MAX: usize = 256;
 
 /// What the rules of one generation say about one principal at one host. It belongs to them: another asker has its own.
 #[derive(Debug, Default)]
@@ -31,6 +31,20 @@ impl Remembered {
     ) -> bool {
         self.allowed((rules, generation), who, resource)
             .has(operation)
+    }
+
+    /// The same where the answer is remembered from this generation. Needs no rules.
+    #[must_use]
+    pub fn known(
+        &self,
+        generation: u64,
+        operation: Operation,
+        (kind, name): (Kind, &str),
+    ) -> Option<bool> {
+        let at = kind as usize - Kind::Topic as usize;
+        let known = self.of[at].get(name);
+        let known = known.filter(|_| self.generation == generation);
+        known.map(|allowed| allowed.has(operation))
     }
 
     /// The same as [`Rules::allowed`].
@@ -115,7 +129,10 @@ mod tests {
         // The generation says whether anything has changed, and nothing else does.
         assert!(!remembered.allows((&rules, 1), who, write, topic));
         assert!(!remembered.allows_any((&rules, 1), who, write, Kind::Topic));
+        assert_eq!(remembered.known(1, write, topic), Some(false));
+        assert_eq!(remembered.known(2, write, topic), None);
         assert!(remembered.allows((&rules, 2), who, write, topic));
+        assert_eq!(remembered.known(2, write, topic), Some(true));
         assert!(remembered.allows((&rules, 2), who, Operation::Describe, topic));
         assert!(!remembered.allows((&rules, 2), who, Operation::Read, topic));
         assert!(!remembered.allows((&rules, 2), who, write, (Kind::Group, "t")));
