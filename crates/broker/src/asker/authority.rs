@@ -124,7 +124,7 @@ impl Authority {
         }
         // All shards would meet at the lock of the rules: what is remembered needs none but its own.
         let mut remembered = memory.0.lock();
-        let remembered = remembered.get_or_insert_default();
+        let remembered = &mut **remembered.get_or_insert_default();
         if let Some(known) = remembered.known(self.generation(), operation, (kind, name)) {
             return known;
         }
@@ -181,7 +181,7 @@ impl Authority {
         let mut remembered = memory.0.lock();
         let rules = self.rules.read();
         let of = (&*rules, self.generation());
-        let remembered = remembered.get_or_insert_default();
+        let remembered = &mut **remembered.get_or_insert_default();
         remembered.allows_any(of, (principal, host), operation, kind)
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Asker {
     /// Decides what it may do; `None` where everybody may do everything.
     pub(crate) authority: Option<Arc<Authority>>,
     /// What it was answered before.
-    memory: Memory,
+    pub(crate) memory: Memory,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     /// Name and version of the client's software, where it says them.
