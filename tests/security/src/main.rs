@@ -2,12 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+mod broker;
+mod nodes;
 mod peer;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
+        Some("nodes") => nodes::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         _ => {
             eprintln!("usage: trespass matrix|nodes|login [OPTION]...");
             ExitCode::from(2)
