@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod broker;
+mod login;
 mod nodes;
 mod peer;
 
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("nodes") => nodes::run(&std::env::args().skip(2).collect::<Vec<_>>()),
+        Some("login") => login::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         _ => {
             eprintln!("usage: trespass matrix|nodes|login [OPTION]...");
             ExitCode::from(2)
