@@ -2,8 +2,6 @@
 //!
 //! Everything of a run is below one directory, which goes away if all went well.
 
-#![allow(clippy::disallowed_methods)] // acts on processes, clocks and files as an operator does
-
 pub(crate) mod frames;
 pub(crate) mod table;
 

@@ -1,7 +1,5 @@
 //! Those who take a place and do not log in: each for ten seconds, and all together half of the places.
 
-#![allow(clippy::disallowed_methods)] // waits for a real broker's patience to end
-
 use std::time::{Duration, Instant};
 
 use security::login::scram::Hash;

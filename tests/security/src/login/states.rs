@@ -1,7 +1,5 @@
 //! Each state of a door, each kind of frame: brought into the state by real requests, then asked.
 
-#![allow(clippy::disallowed_methods)] // waits as a client does: until a session is over, and for a close
-
 use std::thread;
 use std::time::Duration;
 

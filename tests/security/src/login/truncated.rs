@@ -1,7 +1,5 @@
 //! Logins that end with each of their bytes: the connection is dropped there, and the broker keeps nothing of it.
 
-#![allow(clippy::disallowed_methods)] // waits for a broker to notice
-
 use std::thread;
 use std::time::Duration;
 

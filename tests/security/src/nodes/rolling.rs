@@ -1,7 +1,5 @@
 //! A cluster that has no secret gets one, node by node, while it is written to and read from.
 
-#![allow(clippy::disallowed_methods)] // a load of its own thread, beside nodes that come and go
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;

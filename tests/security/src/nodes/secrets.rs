@@ -208,8 +208,6 @@ fn refused(
 fn secret(byte: u8) -> String {
     format!("{}\n", *ClusterSecret::generate(&[byte; 32]).text())
 }
-
-#[allow(clippy::disallowed_methods)] // a real node writes its log in its own time
 pub(crate) fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(100));
 }

@@ -123,7 +123,6 @@ pub(crate) fn run(place: &mut Place, table: &mut Table) -> Result<(), String> {
 
 /// Waits until all replicas are in sync: what changes by itself is over then.
 fn settled(watch: &Way) -> Result<Sight, String> {
-    #[allow(clippy::disallowed_methods)] // nobody tells when a real cluster has settled
     let pause = || std::thread::sleep(std::time::Duration::from_millis(100));
     let mut last = Err("nobody was asked".to_owned());
     let mut same = 0;
@@ -397,8 +396,6 @@ fn log_in(address: &str, proof: &NodeProof, id: i32) -> Result<Talk, String> {
     ended.map_err(|error| error.to_string())?;
     Ok(talk)
 }
-
-#[allow(clippy::disallowed_methods)] // reads a file as an operator does
 fn read(path: &std::path::Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
