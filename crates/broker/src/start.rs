@@ -166,9 +166,10 @@ impl Broker {
         let node = settings.broker.node_id;
         let whom = (node, settings.broker.quorum.is_insecure);
         let secret = secret.or_make(env, &settings.broker.log_dirs)?;
-        let proof = secret.as_ref().map(NodeProof::new).map(Arc::new);
         let mut random = [0; 32];
         env.rng.fill(&mut random);
+        let proof = secret.as_ref().map(NodeProof::new);
+        let proof = proof.map(|proof| Arc::new(proof.of_node(node.0, &random)));
         let entrances = Entrances::new(&settings.broker, &addresses, proof.as_ref(), random);
         let identity = Identity::new(whom, proof, Arc::clone(&env.rng));
         let endpoints = endpoints(&settings.broker, &addresses);

@@ -128,6 +128,29 @@ pub(super) fn answer(call: &mut Call<'_>, key: ApiKey, reader: Reader) -> Outcom
         ApiKey::DeleteAcls => with(call, reader, delete_acls),
         ApiKey::AlterReplicaLogDirs => with(call, reader, alter_replica_log_dirs),
         ApiKey::WriteTxnMarkers => with(call, reader, write_txn_markers),
+        ApiKey::Vote => on_top!(VoteRequest, VoteResponse {}),
+        ApiKey::BeginQuorumEpoch => on_top!(BeginQuorumEpochRequest, BeginQuorumEpochResponse {}),
+        ApiKey::EndQuorumEpoch => on_top!(EndQuorumEpochRequest, EndQuorumEpochResponse {}),
+        ApiKey::AlterPartition => on_top!(AlterPartitionRequest, AlterPartitionResponse {}),
+        ApiKey::Envelope => on_top!(EnvelopeRequest, EnvelopeResponse {}),
+        ApiKey::FetchSnapshot => on_top!(FetchSnapshotRequest, FetchSnapshotResponse {}),
+        ApiKey::BrokerRegistration => {
+            on_top!(BrokerRegistrationRequest, BrokerRegistrationResponse {})
+        }
+        ApiKey::BrokerHeartbeat => on_top!(BrokerHeartbeatRequest, BrokerHeartbeatResponse {}),
+        ApiKey::AllocateProducerIds => {
+            on_top!(AllocateProducerIdsRequest, AllocateProducerIdsResponse {})
+        }
+        ApiKey::ControllerRegistration => on_top!(
+            ControllerRegistrationRequest,
+            ControllerRegistrationResponse {
+                error_message: message()
+            }
+        ),
+        ApiKey::AssignReplicasToDirs => {
+            on_top!(AssignReplicasToDirsRequest, AssignReplicasToDirsResponse {})
+        }
+        ApiKey::UpdateRaftVoter => on_top!(UpdateRaftVoterRequest, UpdateRaftVoterResponse {}),
         // Every API that needs the cluster alone has an arm.
         _ => Outcome::Close,
     }
@@ -320,7 +343,7 @@ mod tests {
     use super::*;
     use crate::asker::{Asker, Authority, access};
     use crate::event_loop::bench::{Bench, encoded};
-    use crate::kafka::api::{Served, TABLE};
+    use crate::kafka::api::{PEERS, Served, TABLE};
 
     /// The answer of each version to a stranger, as `code` reads it.
     fn refused<R: Request>(key: ApiKey, request: &R, code: impl Fn(&R::Response) -> i16) {
@@ -342,6 +365,33 @@ mod tests {
             let answer = bench.answer::<R>(version).expect("an answer at once");
             assert_eq!(code(&answer), CODE, "{key:?} version {version}");
         }
+    }
+
+    /// The voters' own talk is for who has voters: a cluster of one closes it (see [`crate::kafka::peers`]).
+    #[test]
+    fn a_request_of_nodes_is_answered_to_who_has_not_proved_to_be_one() {
+        macro_rules! check {
+            ($($name:ident $request:ident),*) => {{
+                $({
+                    let row = PEERS.iter().find(|row| row.key == ApiKey::$name);
+                    let row = row.expect("of nodes");
+                    let request = $request::default();
+                    refused_from(row.min..=row.max, &request, |answer| answer.error_code);
+                })*
+                [$(ApiKey::$name),*]
+            }};
+        }
+        let checked = check!(
+            AlterPartition AlterPartitionRequest,
+            Envelope EnvelopeRequest,
+            FetchSnapshot FetchSnapshotRequest,
+            BrokerRegistration BrokerRegistrationRequest,
+            BrokerHeartbeat BrokerHeartbeatRequest,
+            AllocateProducerIds AllocateProducerIdsRequest,
+            ControllerRegistration ControllerRegistrationRequest,
+            AssignReplicasToDirs AssignReplicasToDirsRequest
+        );
+        assert_eq!(checked.len() + 4, PEERS.len());
     }
 
     fn stranger() -> Asker {

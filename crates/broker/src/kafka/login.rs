@@ -37,6 +37,8 @@ pub(crate) enum Form {
     Token,
     /// A token without a header.
     Raw,
+    /// Kafka answers these in the middle of a login, each in the form of its API, and closes. No body of a stranger is read here but those of a
+    /// login, and no client that means it sends another: they are closed without.
     Other,
 }
 
@@ -93,7 +95,13 @@ pub(super) fn on_request(
                 request.is_some_and(|request| api_versions::is_in_order(&request, version));
             match step(call, Frame::ApiVersions { is_valid }) {
                 Step::Versions => answer_versions(call, is_known, reader),
-                step => act(call, step, Form::Versions),
+                step => {
+                    // KIP-511: whoever asks in a version that nobody knows is answered in the first.
+                    if !is_known {
+                        call.address.version = 0;
+                    }
+                    act(call, step, Form::Versions)
+                }
             }
         }
         _ => take(call, Frame::Other, Form::Other),

@@ -1,9 +1,10 @@
 //! Requests of other nodes: of the quorum (KIP-595, 630, 853), of brokers that live by the controller (KIP-631), and of brokers for
 //! their clients (KIP-590).
 //!
-//! Nodes cannot prove themselves yet: these APIs are served to peers on this machine alone, unless the settings say otherwise. A
-//! cluster of one serves them too: that is how it becomes one of several.
+//! These APIs are for peers, who have proved that they have the secret of the cluster or may act for it; everybody else is told that it may
+//! not, on this machine too. A cluster of one serves them as well: that is how it becomes one of several.
 
+use env::logs::REQUESTS;
 use raft::{Request, Response};
 use wire::messages::FetchRequest;
 use wire::{ApiKey, Message, Reader};
@@ -13,6 +14,7 @@ use super::call::{Call, with};
 use super::parked::Waiting;
 use crate::mail::quorum::Order;
 use crate::mail::quorum::Question;
+use crate::meters::meter::Refusal;
 use crate::net::Outcome;
 
 /// True if the asker may be a replica of a partition. Alone a broker has none beside its own.
@@ -20,13 +22,27 @@ pub(super) fn has_replicas(call: &Call<'_>) -> bool {
     !call.desk.shared.state.is_alone() && call.is_of_peer()
 }
 
-/// True if the request is one of another node.
-pub(super) fn is_served(call: &Call<'_>, key: ApiKey, version: i16) -> bool {
+/// True if the request is one that nodes are served.
+pub(super) fn is_of_nodes(call: &Call<'_>, key: ApiKey, version: i16) -> bool {
     let row = api::PEERS.iter().find(|row| row.key == key);
     let row = row.and_then(|row| row.below(&call.desk.shared.ceilings));
     row.is_some_and(|row| (row.min..=row.max).contains(&version))
-        && call.is_of_peer()
         && !(is_of_voters(key) && call.desk.shared.state.is_alone())
+}
+
+/// Says that somebody asks as only nodes do.
+pub(super) fn complain(call: &mut Call<'_>, key: ApiKey) {
+    let desk = &mut *call.desk;
+    desk.meter().on_refused(Refusal::Login);
+    if let Some(kept_back) = desk.complaints.strangers.admit(desk.now) {
+        tracing::warn!(
+            target: REQUESTS,
+            peer = %call.asker.peer,
+            principal = %call.asker.principal,
+            kept_back = kept_back.count(),
+            "a {key:?} is refused: it is a request among the nodes of this cluster, and who sends it has not proved to be one",
+        );
+    }
 }
 
 /// The rows of the table of APIs that only other nodes are shown.

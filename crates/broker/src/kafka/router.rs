@@ -97,9 +97,13 @@ fn dispatch(call: &mut Call<'_>, head: &RequestHead, reader: Reader, frame: Byte
         return login::on_request(call, head, reader, frame);
     }
     if let Some(key) = head.api()
-        && peers::is_served(call, key, head.version)
+        && peers::is_of_nodes(call, key, head.version)
     {
         return match key {
+            _ if !call.is_of_peer() => {
+                peers::complain(call, key);
+                denied::answer(call, key, reader)
+            }
             ApiKey::Envelope => with(call, reader, on_envelope),
             _ => peers::route(call, key, reader),
         };

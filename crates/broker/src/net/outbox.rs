@@ -109,6 +109,7 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// The answers that one connection still has to send.
 #[derive(Default)]
 pub(crate) struct Outbox {
+    /// None of them is empty: one that is would never have left, and be tried for ever.
     chunks: std::collections::VecDeque<Chunk>,
     bytes: usize,
     memory: usize,
@@ -127,7 +128,9 @@ impl Outbox {
     pub(crate) fn push(&mut self, reply: Reply) {
         self.bytes += reply.len;
         self.memory += reply.memory;
-        self.chunks.extend(reply.chunks);
+        // The last token of a login by PLAIN has no bytes, and no header (KIP-43).
+        let chunks = reply.chunks.into_iter();
+        self.chunks.extend(chunks.filter(|chunk| 0 < chunk.len()));
     }
 
     /// Sends until all is gone (`true`) or the socket takes no more (`false`).
@@ -222,4 +225,23 @@ fn is_of_the_file(error: &io::Error) -> bool {
             | NotConnected
             | TimedOut
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_bytes_leaves_with_its_length() {
+        let mut outbox = Outbox::default();
+        outbox.push(Reply::carried(Bytes::new()));
+        assert_eq!((outbox.bytes(), outbox.memory()), (4, 4));
+        outbox.advance(4);
+        assert_eq!((outbox.bytes(), outbox.chunks.len()), (0, 0));
+        // The length of the next one may leave alone as well.
+        outbox.push(Reply::carried(Bytes::from_static(b"token")));
+        outbox.push(Reply::carried(Bytes::new()));
+        outbox.advance(9 + 4);
+        assert_eq!((outbox.bytes(), outbox.chunks.len()), (0, 0));
+    }
 }

@@ -144,7 +144,11 @@ impl Fetching {
             let found = find(&topics, asker, terms.kind, &wanted);
             let found = found.and_then(|partition| match terms.kind {
                 Kind::Consumer | Kind::Comparison | Kind::Repair => Ok(partition),
-                Kind::Replica => Err(Refused::Because(FetchRefusal::NotLeader)),
+                Kind::Replica if desk.shared.catalog.settings().trusts(asker) => {
+                    Err(Refused::Because(FetchRefusal::NotLeader))
+                }
+                // Kafka's answer to a follower that may not act for the cluster.
+                Kind::Replica => Err(Refused::Unauthorised),
             });
             match found {
                 Ok(partition) => Part::new(Place::of(partition, &wanted), Found::Nothing),

@@ -326,6 +326,10 @@ impl<T> Links<T> {
                 "the node at {host}:{port} and this one have different cluster secrets, so that neither believes the other ({why}): give all nodes of a \
                  cluster the same file (esker.cluster.secret.file)",
             ),
+            Refused::SameId => tracing::error!(
+                target: env::logs::BROKER,
+                "the node at {host}:{port} has the node id of this one, and takes no other node by that: give this one a node.id of its own",
+            ),
         }
         self.strangers.insert(endpoint, why);
     }

@@ -2,7 +2,8 @@
 //!
 //! The proof is SCRAM-SHA-512 with the cluster's secret as the password and the node's id as the name, so it is mutual: a node goes on only
 //! with one that knows the secret too. The slow step is done once, when the secret is read, and no link and no accept waits for it. Does
-//! not say which node may have which id, since all nodes are trusted alike, and does not bind the proof to a connection.
+//! not say which node may have which id, since all nodes are trusted alike, but that no other has the id of this one; and does not bind the
+//! proof to a connection.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::scram::{
     Client, ClientError, Credential, Fakes, Hash, ITERATIONS, Malformed, NONCE_RANDOM_BYTES,
-    Refusal, Verifying, Waiting, begin,
+    Refusal, Verifying, Waiting, begin, nonce,
 };
 use crate::secret::Secret;
 
@@ -23,6 +24,10 @@ const HASH: Hash = Hash::Sha512;
 const ROUNDS: i32 = *ITERATIONS.start();
 /// Bytes of the salt, as many as others have.
 const SALT_BYTES: usize = NONCE_RANDOM_BYTES;
+/// Of the digits of a nonce.
+const NONCE_RADIX: u32 = 32;
+/// Characters at the end of a nonce by which a process knows a login that it began itself: 40 bits. The 90 before them are random.
+const MARK_CHARS: usize = 8;
 /// Bytes of a sentence of the other end that are repeated.
 const TOLD_BYTES_MAX: usize = 256;
 
@@ -87,6 +92,10 @@ pub enum NodeRefusal {
     OtherSecret,
     #[error("the name of the other end is no node id, which is a number from 0 to 2147483647")]
     NoNodeId,
+    #[error(
+        "the node that it reached has the same node id, and each node of a cluster has one of its own"
+    )]
+    SameId,
     #[error("the other end does not speak the proof of nodes: {0}")]
     Malformed(Malformed),
     #[error("the other end goes on with another login than this one")]
@@ -99,6 +108,14 @@ pub enum NodeRefusal {
 pub struct NodeProof {
     salted: Secret<Vec<u8>>,
     credential: Credential,
+    own: Option<Own>,
+}
+
+/// The node that proves itself here.
+struct Own {
+    id: i32,
+    /// Of this process alone: another with the same id and secret makes other marks.
+    key: Secret<Vec<u8>>,
 }
 
 /// A node that has said its id.
@@ -127,7 +144,20 @@ impl NodeProof {
         NodeProof {
             credential: Credential::of_salted(HASH, &salted, salt, ROUNDS),
             salted,
+            own: None,
         }
+    }
+
+    /// Knows the node from now on, and refuses others of its id. A node reaches itself as well, where it leads the quorum: logins that this
+    /// process began are let in, and `key`, which no other process has, is what they are known by.
+    #[must_use]
+    pub fn of_node(mut self, id: i32, key: &[u8]) -> NodeProof {
+        let key = HASH.hmac(key, b"esker logins of a node with itself");
+        self.own = Some(Own {
+            id,
+            key: Secret::new(key),
+        });
+        self
     }
 
     /// Salts for users who do not exist: the same at all nodes that have the secret.
@@ -147,7 +177,8 @@ impl NodeProof {
     #[must_use]
     pub fn begin(&self, node: i32, random: &[u8; NONCE_RANDOM_BYTES]) -> (Vec<u8>, NodeClient) {
         assert!(0 <= node, "a node id is not negative");
-        let (first, client) = Client::begin(&node.to_string(), random);
+        let marked = self.own.as_ref().map(|own| own.marked(random));
+        let (first, client) = Client::begin(&node.to_string(), marked.as_ref().unwrap_or(random));
         (first.into_bytes(), NodeClient(client))
     }
 
@@ -159,8 +190,40 @@ impl NodeProof {
     ) -> Result<(Vec<u8>, NodeServer), NodeRefusal> {
         let first = begin(HASH, first)?;
         let id = node_id(first.name()).ok_or(NodeRefusal::NoNodeId)?;
+        let own = self.own.as_ref().filter(|own| own.id == id);
+        if own.is_some_and(|own| !own.began(first.nonce())) {
+            return Err(NodeRefusal::SameId);
+        }
         let (answer, waiting) = first.waiting(self.credential.clone(), None, random);
         Ok((answer.into_bytes(), NodeServer { waiting, id }))
+    }
+}
+
+impl Own {
+    /// The same random bytes, but for the last: these make the mark.
+    fn marked(&self, random: &[u8; NONCE_RANDOM_BYTES]) -> [u8; NONCE_RANDOM_BYTES] {
+        let mut marked = *random;
+        let text = nonce(random);
+        let (head, _) = text.split_at(NONCE_RANDOM_BYTES - MARK_CHARS);
+        let mark = HASH.hmac(self.key.expose(), head.as_bytes());
+        marked[NONCE_RANDOM_BYTES - MARK_CHARS..].copy_from_slice(&mark[..MARK_CHARS]);
+        marked
+    }
+
+    /// True if this process made the nonce.
+    fn began(&self, made: &str) -> bool {
+        let mut random = [0; NONCE_RANDOM_BYTES];
+        let Ok(digits) = <&[u8; NONCE_RANDOM_BYTES]>::try_from(made.as_bytes()) else {
+            return false;
+        };
+        // A digit of a nonce stands for five bits, and any byte with these gives it.
+        for (byte, digit) in random.iter_mut().zip(digits) {
+            match char::from(*digit).to_digit(NONCE_RADIX) {
+                Some(value) => *byte = value as u8,
+                None => return false,
+            }
+        }
+        nonce(&self.marked(&random)) == made
     }
 }
 

@@ -153,6 +153,9 @@ mod tests {
     fn a_request_of_nodes_without_proof_is_not_served() {
         let mut bench = bench();
         bench.put(&encoded(&AllocateProducerIdsRequest::default(), 0));
-        assert!(bench.is_cut_off());
+        let told = bench.answer::<AllocateProducerIdsRequest>(0);
+        let told = told.map(|told| (told.error_code, told.producer_id_len));
+        assert_eq!(told, Some((31, 0)));
+        assert!(!bench.is_cut_off());
     }
 }

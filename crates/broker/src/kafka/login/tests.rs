@@ -127,6 +127,21 @@ fn another_request_in_the_middle_of_a_login_ends_the_connection() {
 }
 
 #[test]
+fn a_question_for_the_versions_in_the_middle_of_a_login_is_answered_in_a_version_that_it_reads() {
+    for (asked, written, answered) in [(0, 0, 0), (3, 3, 3), (127, 3, 0)] {
+        let mut bench = bench(&[]);
+        handshake(&mut bench, "SCRAM-SHA-256");
+        let mut frame = encoded(&ApiVersionsRequest::default(), written);
+        frame[6..8].copy_from_slice(&i16::to_be_bytes(asked));
+        bench.put(&frame);
+        let told = bench.answer::<ApiVersionsRequest>(answered);
+        let told = told.map(|told| (told.error_code, told.api_keys.len()));
+        assert_eq!(told, Some((34, 0)), "version {asked}");
+        assert!(bench.is_cut_off());
+    }
+}
+
+#[test]
 fn wrong_credentials_are_told_alike_whoever_exists() {
     let mut told = Vec::new();
     for (name, password) in [("alice", "guess"), ("nobody", "open")] {

@@ -4,7 +4,7 @@
 //! answers more than one that does not. A login that fails ends the link.
 
 use bytes::Bytes;
-use security::login::node::{MECHANISM, NodeClient, NodeProof, NodeVerifying};
+use security::login::node::{MECHANISM, NodeClient, NodeProof, NodeRefusal, NodeVerifying};
 use std::sync::Arc;
 use wire::messages::{SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest};
 use wire::{Message, Reader, Request};
@@ -25,6 +25,8 @@ pub(in crate::peers) enum Refused {
     Unknown,
     /// The secrets differ: the other end says so, or cannot prove that it has ours.
     Secret(String),
+    /// The other end has the node id of this one.
+    SameId,
 }
 
 /// How far a login is.
@@ -122,7 +124,14 @@ impl LoginStage {
 }
 
 fn secret(why: impl std::fmt::Display) -> Fault {
-    Fault::Login(Refused::Secret(why.to_string()))
+    let why = why.to_string();
+    // The other end has no more than words for it.
+    let is_of_same_id = why == NodeRefusal::SameId.to_string();
+    Fault::Login(if is_of_same_id {
+        Refused::SameId
+    } else {
+        Refused::Secret(why)
+    })
 }
 
 /// The bytes of an answer that goes on with the login.

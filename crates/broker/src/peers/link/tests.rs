@@ -153,6 +153,7 @@ impl Bench {
             Err(Fault::Garbage) => self.say("ends"),
             Err(Fault::Login(Refused::Unknown)) => self.say("takes no proof"),
             Err(Fault::Login(Refused::Secret(_))) => self.say("another secret"),
+            Err(Fault::Login(Refused::SameId)) => self.say("the same id"),
         }
     }
 
@@ -428,6 +429,27 @@ fn an_end_that_does_not_prove_itself_is_told_nothing() {
     assert_eq!(
         bench.end(false),
         "SaslHandshakev1, SaslAuthenticatev1, SaslAuthenticatev1, ApiVersionsv0, another secret, a lost, unsent"
+    );
+}
+
+#[test]
+fn a_node_learns_that_another_one_has_its_id() {
+    let (mut bench, other) = Bench::with_secrets(1, 1, false);
+    let other = other.of_node(3, b"of another process");
+    bench.step("ask a");
+    bench.step("connected");
+    bench.take_mechanism(0);
+    let refused = other.answer(&bench.message(), &[6; NONCE_RANDOM_BYTES]);
+    let words = refused.err().expect("it has that id").to_string();
+    let response = SaslAuthenticateResponse {
+        error_code: 58,
+        error_message: Some(words),
+        ..Default::default()
+    };
+    bench.answer_with(&response, 1);
+    assert_eq!(
+        bench.end(false),
+        "SaslHandshakev1, SaslAuthenticatev1, the same id, a lost, unsent"
     );
 }
 

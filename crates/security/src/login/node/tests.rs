@@ -35,6 +35,7 @@ fn each_end_says_that_the_other_has_another_secret() {
             salt: other.credential.salt.clone(),
             ..one.credential.clone()
         },
+        own: None,
     };
     let (_, client) = one.begin(1, &RANDOM);
     let (message, verifying) = client.prove(&stolen, &answer).expect("a proof");
@@ -46,6 +47,42 @@ fn each_end_says_that_the_other_has_another_secret() {
     let last = format!("v={}", STANDARD.encode([0; 64]));
     let verified = verifying.end(last.as_bytes());
     assert_eq!(verified, Err(NodeRefusal::OtherSecret));
+}
+
+#[test]
+fn a_node_takes_its_own_id_from_nobody_but_itself() {
+    let here = proof(1).of_node(3, &[1; 32]);
+    let twin = proof(1).of_node(3, &[2; 32]);
+    let older = proof(1);
+    for random in [
+        RANDOM,
+        OTHER,
+        [0; NONCE_RANDOM_BYTES],
+        [255; NONCE_RANDOM_BYTES],
+    ] {
+        let (first, client) = here.begin(3, &random);
+        let (answer, server) = here.answer(&first, &OTHER).expect("its own login");
+        let (message, verifying) = client.prove(&here, &answer).expect("the proof");
+        let (last, node) = server.end(&message).expect("itself");
+        assert_eq!((node, verifying.end(&last)), (3, Ok(())));
+        for other in [&twin, &older] {
+            let (first, _) = other.begin(3, &random);
+            let refused = here.answer(&first, &OTHER).err();
+            assert_eq!(refused, Some(NodeRefusal::SameId));
+            let (first, _) = other.begin(4, &random);
+            assert!(here.answer(&first, &OTHER).is_ok(), "another id");
+        }
+    }
+    for nonce in [
+        "x",
+        "0123456789abcdefghijklmno",
+        "wwwwwwwwwwwwwwwwwwwwwwwwww",
+        "~",
+    ] {
+        let first = format!("n,,n=3,r={nonce}");
+        let refused = here.answer(first.as_bytes(), &OTHER).err();
+        assert_eq!(refused, Some(NodeRefusal::SameId), "{nonce}");
+    }
 }
 
 #[test]

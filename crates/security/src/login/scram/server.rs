@@ -85,6 +85,11 @@ impl First {
         &self.message.name
     }
 
+    /// The client's part of the nonce.
+    pub(in crate::login) fn nonce(&self) -> &str {
+        &self.message.nonce
+    }
+
     /// True if the client says that its name is the id of a delegation token (KIP-48).
     #[must_use]
     pub fn is_of_token(&self) -> bool {

@@ -30,6 +30,29 @@ fn request(min_bytes: i32) -> FetchRequest {
 }
 
 #[test]
+fn a_follower_that_has_not_proved_to_be_one_is_answered_as_kafka_does() {
+    let mut asked = request(1);
+    asked.replica_id = 2;
+    for (is_node, code) in [
+        (false, ErrorCode::TopicAuthorizationFailed),
+        (true, ErrorCode::NotLeaderOrFollower),
+    ] {
+        let mut bench = Bench::new();
+        bench.create(TOPIC, 1);
+        bench.answer::<CreateTopicsRequest>(4);
+        bench.append(TOPIC, b"not for everybody");
+        if is_node {
+            bench.become_node(2);
+        }
+        bench.put(&encoded(&asked, 11));
+        let told = bench.answer::<FetchRequest>(11).expect("an answer at once");
+        let partition = &told.responses[0].partitions[0];
+        let told = (partition.error_code, partition.high_watermark);
+        assert_eq!(told, (code.code(), -1));
+    }
+}
+
+#[test]
 fn a_fetch_that_was_answered_leaves_no_timer_behind() {
     let mut bench = Bench::new();
     bench.create(TOPIC, 1);
