@@ -44,20 +44,20 @@ impl Model {
         self.rules.iter().filter(names).collect()
     }
 
+    /// What rules say to an asker about a resource.
+    pub fn facing(&self, asker: Asker<'_>, of: (Kind, &str)) -> Facing<'_> {
+        let mut rules = self.naming(of.0, of.1);
+        let is_named = !rules.is_empty();
+        rules.retain(|rule| is_for(rule, asker));
+        Facing {
+            is_super_user: self.is_super_user(asker.0),
+            default: (!is_named).then_some(self.allows_if_no_rule),
+            rules,
+        }
+    }
+
     pub fn allows(&self, asker: Asker<'_>, operation: Operation, of: (Kind, &str)) -> bool {
-        if self.is_super_user(asker.0) {
-            return true;
-        }
-        let naming = self.naming(of.0, of.1);
-        if naming.is_empty() {
-            return self.allows_if_no_rule;
-        }
-        let fits = |rule: &&&Rule| is_for(rule, asker) && covers(rule, operation);
-        let fitting: Vec<&&Rule> = naming.iter().filter(fits).collect();
-        let denies = fitting
-            .iter()
-            .any(|rule| rule.permission == Permission::Deny);
-        !denies && !fitting.is_empty()
+        self.facing(asker, of).allows(operation)
     }
 
     /// Kafka's `authorizeByResourceType`.
@@ -85,6 +85,31 @@ impl Model {
             })
         };
         allows.iter().any(|rule| !is_dominated(rule))
+    }
+}
+
+/// Those rules about one resource that are for one asker: looked for once, and asked about each operation.
+pub struct Facing<'a> {
+    is_super_user: bool,
+    /// Where no rule names the resource.
+    default: Option<bool>,
+    rules: Vec<&'a Rule>,
+}
+
+impl Facing<'_> {
+    pub fn allows(&self, operation: Operation) -> bool {
+        if self.is_super_user {
+            return true;
+        }
+        if let Some(default) = self.default {
+            return default;
+        }
+        let covers = |rule: &&&Rule| covers(rule, operation);
+        let fitting = self.rules.iter().filter(covers);
+        let (denies, allows): (Vec<&Rule>, Vec<&Rule>) = fitting
+            .copied()
+            .partition(|rule| rule.permission == Permission::Deny);
+        denies.is_empty() && !allows.is_empty()
     }
 }
 
