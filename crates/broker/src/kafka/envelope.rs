@@ -8,11 +8,34 @@ use security::Principal;
 use wire::messages::EnvelopeRequest;
 use wire::{ApiKey, ErrorCode, Reader, RequestHead, decode_request_header};
 
-use super::forward;
 use crate::asker::{Asker, Authority};
 use crate::control::envelope::{self, EnvelopeAnswer};
 use crate::net::{EnvelopeAddress, Outcome, Reply};
 use crate::ops::Desk;
+
+/// True if the active controller alone can answer: nothing else is carried.
+pub(super) const fn is_for_controller(key: ApiKey) -> bool {
+    matches!(
+        key,
+        ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::CreatePartitions
+            | ApiKey::AlterConfigs
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::ElectLeaders
+            | ApiKey::AlterPartitionReassignments
+            | ApiKey::ListPartitionReassignments
+            | ApiKey::UpdateFeatures
+            | ApiKey::UnregisterBroker
+            | ApiKey::UnregisterController
+            | ApiKey::DescribeQuorum
+            | ApiKey::AddRaftVoter
+            | ApiKey::RemoveRaftVoter
+            | ApiKey::CreateAcls
+            | ApiKey::DeleteAcls
+            | ApiKey::AlterUserScramCredentials
+    )
+}
 
 /// Puts an answer into the envelope that it goes back in. A request that got none was not fit, or its controller is none any more and
 /// cannot say what became of it: the broker that brought it must not bring it again.
@@ -49,7 +72,7 @@ impl Carried {
     pub fn read(request: &EnvelopeRequest) -> Result<(Carried, Reader), ErrorCode> {
         let mut reader = Reader::new(request.request_data.clone());
         let head = decode_request_header(&mut reader).ok();
-        let is_fit = |head: &RequestHead| head.api().is_some_and(forward::is_for_controller);
+        let is_fit = |head: &RequestHead| head.api().is_some_and(is_for_controller);
         let head = head.filter(is_fit).ok_or(ErrorCode::InvalidRequest)?;
         let bytes = &request.client_host_address[..];
         let v4 = <[u8; 4]>::try_from(bytes).map(|ip| IpAddr::V4(Ipv4Addr::from(ip)));
