@@ -63,7 +63,7 @@ fn honest_answer(proves: Proves, first: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What the first message of a server must have before a client answers it. Returns the salt and the rounds.
+/// A first message of a server that a client has answered. Returns the salt and the rounds.
 fn check_answer(answer: &str) -> (Vec<u8>, u32) {
     let own = scram::nonce(&RANDOM);
     let theirs = nonce(answer).strip_prefix(&own);

@@ -44,7 +44,7 @@ impl Model {
         self.rules.iter().filter(names).collect()
     }
 
-    /// What rules say to an asker about a resource.
+    /// The rules about a resource that are for an asker.
     pub fn facing(&self, asker: Asker<'_>, of: (Kind, &str)) -> Facing<'_> {
         let mut rules = self.naming(of.0, of.1);
         let is_named = !rules.is_empty();

@@ -94,7 +94,7 @@ fn who_does_not_exist_looks_like_who_does() {
     assert_ne!(first("bob"), first("carol"));
     // A user has a salt for each mechanism, and so has nobody.
     assert_ne!(first("bob"), answer(Hash::Sha512, "bob", None));
-    // What a client sees beside its own nonce: the form of the salt, and the rounds.
+    // A client sees the form of the salt and the rounds beside its own nonce.
     let form = |answer: &str| {
         let (head, salt) = answer.split_once(",s=").expect("a salt");
         let (salt, rounds) = salt.split_once(",i=").expect("rounds");
