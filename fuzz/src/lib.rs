@@ -3,8 +3,12 @@
 //!
 //! Used by the targets `consumers` and `coordinators`, and by `seeds`, which writes down what such a coordinator wrote.
 
+pub mod access;
+pub mod acls;
 pub mod files;
 pub mod images;
+pub mod logins;
+pub mod script;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -56,6 +56,7 @@ mod topics;
 
 pub use control::{BootError, Unfit};
 pub use error_outcomes::{INDEFINITE, leaves_unknown};
+pub use kafka::Carried;
 pub use log::journal::Damage;
 pub use meters::Held;
 pub use metrics::{Form, Process, Watch};

@@ -1,4 +1,5 @@
-//! Writes valid inputs of the targets: the golden vectors of messages, records and batches, and the logs that coordinators write.
+//! Writes valid inputs of the targets: the golden vectors of messages, records and batches, the logs that coordinators write,
+//! what logs leave on a disk, settings, and scripts of logins, rules and envelopes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use coord::group::Ask;
 use coord::group::ask::{
     Commit, CommitPartition, CommitTopic, ConsumerHeartbeat, Join, Protocol, TopicKey,
 };
-use esker_fuzz::{Entry, World, images};
+use esker_fuzz::{Entry, World, access, images};
 use model::{LeaderEpoch, Offset, PartitionIndex};
 use wire::transaction::transaction_log_value::PartitionsSchema;
 use wire::transaction::{TransactionLogKey, TransactionLogValue, TransactionRecord};
@@ -146,6 +147,10 @@ fn main() -> std::io::Result<()> {
         ("recovery", images::recovery(fuzz)),
         ("settings", images::settings()),
         ("validator", images::validator()),
+        ("login", access::login()),
+        ("scram_client", access::scram_client()),
+        ("acl_model", access::acl_model()),
+        ("envelope", access::envelope()),
     ] {
         for (number, input) in inputs.iter().enumerate() {
             save(fuzz, target, number, input)?;

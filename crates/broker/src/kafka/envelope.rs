@@ -4,13 +4,38 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use security::Principal;
 use wire::messages::EnvelopeRequest;
-use wire::{ApiKey, ErrorCode};
+use wire::{ApiKey, ErrorCode, Reader, RequestHead, decode_request_header};
 
 use crate::asker::{Asker, Authority};
 use crate::control::envelope::{self, EnvelopeAnswer};
 use crate::net::{EnvelopeAddress, Outcome, Reply};
 use crate::ops::Desk;
+
+/// True if the active controller alone can answer: nothing else is carried.
+pub(super) const fn is_for_controller(key: ApiKey) -> bool {
+    matches!(
+        key,
+        ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::CreatePartitions
+            | ApiKey::AlterConfigs
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::ElectLeaders
+            | ApiKey::AlterPartitionReassignments
+            | ApiKey::ListPartitionReassignments
+            | ApiKey::UpdateFeatures
+            | ApiKey::UnregisterBroker
+            | ApiKey::UnregisterController
+            | ApiKey::DescribeQuorum
+            | ApiKey::AddRaftVoter
+            | ApiKey::RemoveRaftVoter
+            | ApiKey::CreateAcls
+            | ApiKey::DeleteAcls
+            | ApiKey::AlterUserScramCredentials
+    )
+}
 
 /// Puts an answer into the envelope that it goes back in. A request that got none was not fit, or its controller is none any more and
 /// cannot say what became of it: the broker that brought it must not bring it again.
@@ -31,23 +56,46 @@ pub(super) fn refuse(desk: &Desk, to: EnvelopeAddress, why: ErrorCode) -> Outcom
     encode(desk, to, None, why)
 }
 
-/// The client behind a request in an envelope, for which the other broker speaks.
-pub(super) fn client(
-    request: &EnvelopeRequest,
-    local: SocketAddr,
-    authority: Option<Arc<Authority>>,
-) -> Result<Asker, ErrorCode> {
-    let bytes = &request.client_host_address[..];
-    let v4 = <[u8; 4]>::try_from(bytes).map(|ip| IpAddr::V4(Ipv4Addr::from(ip)));
-    let v6 = <[u8; 16]>::try_from(bytes).map(|ip| IpAddr::V6(Ipv6Addr::from(ip)));
-    let ip = v4.or(v6).map_err(|_| ErrorCode::InvalidRequest)?;
-    let principal = envelope::principal(request);
-    let principal = principal.ok_or(ErrorCode::PrincipalDeserializationFailure)?;
-    Ok(Asker {
-        principal,
-        authority,
-        ..Asker::anonymous(SocketAddr::new(ip, 0), local)
-    })
+/// A request that another broker brings, read as far as it has to be before it is handled: nothing of it has been asked about yet.
+#[derive(Debug)]
+pub struct Carried {
+    /// Of the request within.
+    pub head: RequestHead,
+    /// The client that made it, for which the other broker speaks.
+    pub principal: Principal,
+    pub address: IpAddr,
+}
+
+impl Carried {
+    /// Reads an envelope, and the head of the request within; the reader stands at its body. Refuses requests that controllers do not
+    /// decide, and clients that nobody can be.
+    pub fn read(request: &EnvelopeRequest) -> Result<(Carried, Reader), ErrorCode> {
+        let mut reader = Reader::new(request.request_data.clone());
+        let head = decode_request_header(&mut reader).ok();
+        let is_fit = |head: &RequestHead| head.api().is_some_and(is_for_controller);
+        let head = head.filter(is_fit).ok_or(ErrorCode::InvalidRequest)?;
+        let bytes = &request.client_host_address[..];
+        let v4 = <[u8; 4]>::try_from(bytes).map(|ip| IpAddr::V4(Ipv4Addr::from(ip)));
+        let v6 = <[u8; 16]>::try_from(bytes).map(|ip| IpAddr::V6(Ipv6Addr::from(ip)));
+        let address = v4.or(v6).map_err(|_| ErrorCode::InvalidRequest)?;
+        let principal = envelope::principal(request);
+        let principal = principal.ok_or(ErrorCode::PrincipalDeserializationFailure)?;
+        let carried = Carried {
+            head,
+            principal,
+            address,
+        };
+        Ok((carried, reader))
+    }
+
+    /// The client, as one that came to `local` itself.
+    pub(super) fn asker(&self, local: SocketAddr, authority: Option<Arc<Authority>>) -> Asker {
+        Asker {
+            principal: self.principal.clone(),
+            authority,
+            ..Asker::anonymous(SocketAddr::new(self.address, 0), local)
+        }
+    }
 }
 
 fn encode(desk: &Desk, to: EnvelopeAddress, data: Option<Bytes>, code: ErrorCode) -> Outcome {
@@ -68,17 +116,16 @@ fn encode(desk: &Desk, to: EnvelopeAddress, data: Option<Bytes>, code: ErrorCode
 
 #[cfg(test)]
 mod tests {
+    use wire::Message;
     use wire::messages::create_acls_request::AclCreation;
     use wire::messages::create_topics_request::CreatableTopic;
     use wire::messages::{
         CreateAclsRequest, CreateAclsResponse, CreateTopicsRequest, CreateTopicsResponse,
         DescribeAclsRequest, MetadataRequest, ResponseHeader,
     };
-    use wire::{Message, Reader};
 
     use super::*;
     use crate::event_loop::bench::{Bench, encoded};
-    use security::Principal;
 
     const VERSION: i16 = 7;
     const CODE: i16 = ErrorCode::TopicAuthorizationFailed as i16;
@@ -161,11 +208,22 @@ mod tests {
 
     #[test]
     fn an_envelope_in_an_envelope_and_what_is_no_controller_s_are_refused_unread() {
-        let mut bench = Bench::new();
+        let mut bench = Bench::with(&[
+            (
+                "authorizer.class.name",
+                "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            ),
+            ("super.users", "User:alice"),
+        ]);
         bench.become_node(2);
-        let inner = enveloped("a", Principal::anonymous());
+        // Of one who might carry envelopes itself: nothing but the nesting is wrong.
+        let alice = Principal::user("alice");
+        let inner = enveloped("a", alice.clone());
         let client = SocketAddr::from(([10, 0, 0, 7], 0));
-        let asker = Asker::anonymous(client, client);
+        let asker = Asker {
+            principal: alice,
+            ..Asker::anonymous(client, client)
+        };
         let nested = envelope::wrapped(&inner, envelope::VERSION, &asker);
         let metadata = MetadataRequest::default();
         let not_its_own = envelope::wrapped(&metadata, 12, &asker);

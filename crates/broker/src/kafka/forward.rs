@@ -14,36 +14,13 @@ use wire::{ApiKey, Message, Reader, decode_request_header};
 
 use super::api::incremental_alter_configs;
 use super::call::Call;
+use super::envelope::is_for_controller;
 use crate::control::envelope::{self, EnvelopeAnswer};
 use crate::mail::calls::Recipient;
 use crate::net::{Outcome, Reply};
 use crate::peers::Answer;
 
 const BROKER_LOGGER: i8 = 8;
-
-/// True if the active controller alone can answer.
-pub(super) const fn is_for_controller(key: ApiKey) -> bool {
-    matches!(
-        key,
-        ApiKey::CreateTopics
-            | ApiKey::DeleteTopics
-            | ApiKey::CreatePartitions
-            | ApiKey::AlterConfigs
-            | ApiKey::IncrementalAlterConfigs
-            | ApiKey::ElectLeaders
-            | ApiKey::AlterPartitionReassignments
-            | ApiKey::ListPartitionReassignments
-            | ApiKey::UpdateFeatures
-            | ApiKey::UnregisterBroker
-            | ApiKey::UnregisterController
-            | ApiKey::DescribeQuorum
-            | ApiKey::AddRaftVoter
-            | ApiKey::RemoveRaftVoter
-            | ApiKey::CreateAcls
-            | ApiKey::DeleteAcls
-            | ApiKey::AlterUserScramCredentials
-    )
-}
 
 /// The nodes that a request is for.
 #[derive(Clone, Debug, PartialEq)]

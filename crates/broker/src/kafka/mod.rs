@@ -19,6 +19,7 @@ pub(crate) mod session;
 
 pub(crate) use api::replica_fetch::on_grown;
 pub(crate) use caller::Caller;
+pub use envelope::Carried;
 pub(crate) use hall::{Door, Hall};
 pub(crate) use router::on_request;
 

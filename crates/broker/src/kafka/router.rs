@@ -23,7 +23,7 @@ use super::api::{self, *};
 use super::call::{Attempt, Call, with};
 use super::caller::is_of_replica;
 use super::denied;
-use super::envelope;
+use super::envelope::{self, Carried};
 use super::forward::{self, For};
 use super::hall::Hall;
 use super::login;
@@ -212,18 +212,13 @@ fn on_envelope(call: &mut Call<'_>, request: EnvelopeRequest) -> Outcome {
     if !call.desk.shared.metadata.is_active() {
         return envelope::refuse(call.desk, outer, ErrorCode::NotController);
     }
-    let frame = request.request_data.clone();
-    let mut reader = Reader::new(frame.clone());
-    let head = decode_request_header(&mut reader).ok();
-    let is_for_controller = |head: &RequestHead| head.api().is_some_and(forward::is_for_controller);
-    let Some(head) = head.filter(is_for_controller) else {
-        return envelope::refuse(call.desk, outer, ErrorCode::InvalidRequest);
-    };
-    let authority = call.desk.shared.catalog.authority();
-    call.asker = match envelope::client(&request, call.asker.local, authority) {
-        Ok(client) => Arc::new(client),
+    let (carried, reader) = match Carried::read(&request) {
+        Ok(read) => read,
         Err(why) => return envelope::refuse(call.desk, outer, why),
     };
+    let authority = call.desk.shared.catalog.authority();
+    call.asker = Arc::new(carried.asker(call.asker.local, authority));
+    let head = carried.head;
     call.address = Address {
         correlation_id: head.correlation_id,
         version: head.version,
@@ -231,7 +226,7 @@ fn on_envelope(call: &mut Call<'_>, request: EnvelopeRequest) -> Outcome {
         envelope: Some(outer),
         ..call.address
     };
-    dispatch(call, &head, reader, frame)
+    dispatch(call, &head, reader, request.request_data)
 }
 
 /// The client finds its connection closed and has nothing to show to the one who runs it.

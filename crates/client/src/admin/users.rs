@@ -3,7 +3,7 @@
 //! A password stays here: the cluster is told what it needs to check one, and could not act as the user with that.
 
 use security::Secret;
-use security::login::scram::{Hash, NONCE_RANDOM_BYTES, nonce};
+use security::login::scram::{Hash, NONCE_RANDOM_BYTES, salt};
 use wire::ErrorCode;
 use wire::messages::alter_user_scram_credentials_request::{
     ScramCredentialDeletion, ScramCredentialUpsertion,
@@ -63,7 +63,7 @@ impl Client {
         for hash in Hash::ALL {
             let mut random = [0; NONCE_RANDOM_BYTES];
             self.env().rng.fill(&mut random);
-            let salt = nonce(&random).into_bytes();
+            let salt = salt(&random);
             let salted = hash.salted(password.expose(), &salt, ITERATIONS);
             let upsertion = ScramCredentialUpsertion {
                 name: user.to_owned(),

@@ -158,12 +158,34 @@ impl Credential {
     }
 }
 
-/// A text of 130 random bits, from as many bytes as that: fit for a nonce and for a salt.
+/// A text of 130 random bits, from as many bytes as that.
 #[must_use]
 pub fn nonce(random: &[u8; NONCE_RANDOM_BYTES]) -> String {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
     let digit = |byte: &u8| char::from(DIGITS[usize::from(byte & 31)]);
     random.iter().map(digit).collect()
+}
+
+/// A salt of 130 random bits in the form of Kafka's tools, a number to base 36: all salts look alike, whoever made them and whether there is
+/// such a user or not.
+#[must_use]
+pub fn salt(random: &[u8; NONCE_RANDOM_BYTES]) -> Vec<u8> {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    // To base 32, the highest digit first.
+    let mut rest = random.map(|byte| u16::from(byte & 31));
+    let mut salt = Vec::with_capacity(NONCE_RANDOM_BYTES);
+    loop {
+        let mut remainder = 0;
+        for digit in &mut rest {
+            let part = remainder * 32 + *digit;
+            (*digit, remainder) = (part / 36, part % 36);
+        }
+        salt.push(DIGITS[usize::from(remainder)]);
+        if rest.iter().all(|digit| *digit == 0) {
+            salt.reverse();
+            return salt;
+        }
+    }
 }
 
 /// Both proofs of a login rest on this text.

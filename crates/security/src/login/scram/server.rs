@@ -3,7 +3,7 @@
 use crate::secret::{Secret, same};
 
 use super::messages::{ClientFinal, ClientFirst, Malformed, ServerFinal, ServerFirst};
-use super::{Credential, Hash, ITERATIONS, auth_message, nonce, xor};
+use super::{Credential, Hash, ITERATIONS, auth_message, nonce, salt, xor};
 
 /// Why a login fails. What a client is told is one sentence for all but the first two, so that nobody learns which names exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,16 +37,17 @@ impl Fakes {
         Fakes(Secret::new(key.to_vec()))
     }
 
-    /// A credential that no password fits.
+    /// A credential that no password fits. Each mechanism has a salt of its own, as of those who exist.
     pub(in crate::login) fn credential(&self, hash: Hash, name: &str) -> Credential {
-        let bytes = Hash::Sha512.hmac(self.0.expose(), name.as_bytes());
-        let (mut salt, mut key) = ([0; super::NONCE_RANDOM_BYTES], hash.digest(&bytes));
-        salt.copy_from_slice(&bytes[..super::NONCE_RANDOM_BYTES]);
+        let of = [hash.mechanism().as_bytes(), b",", name.as_bytes()].concat();
+        let bytes = Hash::Sha512.hmac(self.0.expose(), &of);
+        let (mut random, mut key) = ([0; super::NONCE_RANDOM_BYTES], hash.digest(&bytes));
+        random.copy_from_slice(&bytes[..super::NONCE_RANDOM_BYTES]);
         // A hash of what is no key of anybody.
         key.reverse();
         Credential {
             hash,
-            salt: nonce(&salt).into_bytes(),
+            salt: salt(&random),
             iterations: *ITERATIONS.start(),
             stored_key: Secret::new(key.clone()),
             server_key: Secret::new(key),

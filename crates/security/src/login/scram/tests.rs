@@ -1,4 +1,4 @@
-use super::messages::ClientFirst;
+use super::messages::{ClientFinal, ClientFirst};
 use super::*;
 
 const RANDOM: [u8; NONCE_RANDOM_BYTES] = *b"abcdefghijklmnopqrstuvwxyz";
@@ -84,18 +84,54 @@ fn who_knows_the_password_is_let_in_and_nobody_else() {
 
 #[test]
 fn who_does_not_exist_looks_like_who_does() {
-    let first = |name: &str| {
+    let answer = |hash: Hash, name: &str, credential| {
         let (first, _) = Client::begin(name, &RANDOM);
-        let server = begin(Hash::Sha256, first.as_bytes()).unwrap_or_else(|why| panic!("{why}"));
-        server.answer(None, &fakes(), &RANDOM).0
+        let server = begin(hash, first.as_bytes()).unwrap_or_else(|why| panic!("{why}"));
+        server.answer(credential, &fakes(), &RANDOM).0
     };
+    let first = |name: &str| answer(Hash::Sha256, name, None);
     assert_eq!(first("bob"), first("bob"));
     assert_ne!(first("bob"), first("carol"));
-    let credential = Credential::new(Hash::Sha256, b"x", nonce(&RANDOM).into_bytes(), 4096);
-    let (message, _) = Client::begin("bob", &RANDOM);
-    let server = begin(Hash::Sha256, message.as_bytes()).unwrap_or_else(|why| panic!("{why}"));
-    let (real, _) = server.answer(Some(credential), &fakes(), &RANDOM);
-    assert_eq!(real.len(), first("bob").len());
+    // A user has a salt for each mechanism, and so has nobody.
+    assert_ne!(first("bob"), answer(Hash::Sha512, "bob", None));
+    // A client sees the form of the salt and the rounds beside its own nonce.
+    let form = |answer: &str| {
+        let (head, salt) = answer.split_once(",s=").expect("a salt");
+        let (salt, rounds) = salt.split_once(",i=").expect("rounds");
+        let salt = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, salt);
+        let salt = salt.expect("base64");
+        let is_digit = |digit: &u8| matches!(digit, b'0'..=b'9' | b'a'..=b'z');
+        let is_number = salt.iter().all(is_digit) && salt[0] != b'0' && salt.len() <= 26;
+        assert!(is_number, "{salt:?}");
+        (head.to_owned(), rounds.to_owned())
+    };
+    let credential = Credential::new(Hash::Sha256, b"x", salt(&RANDOM), 4096);
+    for number in 0..100 {
+        let name = format!("user-{number}");
+        let real = answer(Hash::Sha256, &name, Some(credential.clone()));
+        assert_eq!(form(&real), form(&first(&name)));
+    }
+}
+
+/// As `new BigInteger(bits).toString(36)` has them.
+#[test]
+fn a_salt_is_a_number_to_base_36() {
+    let of = |digits: &[u8]| {
+        let mut random = [0; NONCE_RANDOM_BYTES];
+        random[NONCE_RANDOM_BYTES - digits.len()..].copy_from_slice(digits);
+        String::from_utf8(salt(&random)).expect("letters")
+    };
+    for (digits, expected) in [
+        (&[][..], "0"),
+        (&[7], "7"),
+        (&[1, 3], "z"),
+        (&[1, 4], "10"),
+        (&[1 | 0xe0, 4], "10"),
+        (&[31, 31, 31, 31], "mh33"),
+        (&[31; 26], "1omfro7zwmumr3umxudzyj6scf"),
+    ] {
+        assert_eq!(of(digits), expected, "{digits:?}");
+    }
 }
 
 #[test]
@@ -185,6 +221,35 @@ fn proofs_that_are_not_of_this_login_are_refused() {
     assert_eq!(end(&proof.replace("r=", "r=x")), Some(Refusal::Nonce));
     let own = format!("c=biws,r={},p={back}", nonce(&RANDOM));
     assert_eq!(end(&own), Some(Refusal::Nonce), "the client's half alone");
+}
+
+/// Without the comparison of nonces a client could sign what it likes, such as the nonce of a login that somebody has listened to
+/// (CVE-2024-56128).
+#[test]
+fn a_proof_over_another_nonce_is_refused_whoever_makes_it() {
+    let hash = Hash::Sha256;
+    let credential = Credential::new(hash, b"secret", SALT.to_vec(), 4096);
+    let first = ClientFirst::new("alice", nonce(&RANDOM));
+    let server = begin(hash, first.text().as_bytes()).unwrap_or_else(|why| panic!("{why}"));
+    let (answer, waiting) = server.answer(Some(credential.clone()), &fakes(), &[9; 26]);
+    let end = |nonce: &str| {
+        let without_proof = ClientFinal::without_proof(&first.gs2_header, nonce);
+        let auth = auth_message(&first.bare, &answer, &without_proof);
+        let signature = hash.hmac(credential.stored_key.expose(), auth.as_bytes());
+        let salted = hash.salted(b"secret", SALT, 4096);
+        let proof = xor(hash.client_key(&salted).expose(), &signature);
+        let message = ClientFinal::text(&without_proof, &proof);
+        waiting.end(message.as_bytes()).map(|_| ())
+    };
+    let whole = waiting.nonce.clone();
+    assert_eq!(end(&whole), Ok(()));
+    let (client, server) = whole.split_at(NONCE_RANDOM_BYTES);
+    let other = format!("{client}{}", "x".repeat(server.len()));
+    for nonce in [client, server, &whole[..whole.len() - 1], &other, "x"] {
+        assert_eq!(end(nonce), Err(Refusal::Nonce), "{nonce}");
+    }
+    let longer = format!("{whole}x");
+    assert_eq!(end(&longer), Err(Refusal::Nonce));
 }
 
 #[test]
