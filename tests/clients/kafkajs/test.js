@@ -11,7 +11,10 @@ const modules = path.join(__dirname, "../../../.cache/clients/kafkajs/node_modul
 const { Kafka, CompressionTypes, ConfigResourceTypes, logLevel } = require(modules);
 
 const bootstrap = process.env.BOOTSTRAP || "127.0.0.1:9092";
-const kafka = new Kafka({ clientId: "tests", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 5 } });
+// In a run with logins: who it is.
+const { ESKER_SASL_MECHANISM: mechanism, ESKER_SASL_USER: username, ESKER_SASL_PASSWORD: password } = process.env;
+const sasl = username && { mechanism, username, password };
+const kafka = new Kafka({ sasl, clientId: "tests", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 5 } });
 const admin = kafka.admin();
 const impatient = kafka.admin({ retry: { retries: 0 } }); // kafkajs asks again for seconds when a topic is unknown
 const newName = (prefix) => `${prefix}-${crypto.randomBytes(4).toString("hex")}`;
