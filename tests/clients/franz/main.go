@@ -275,7 +275,7 @@ func main() {
 	fmt.Println("version", version())
 	only := regexp.MustCompile(os.Getenv("ONLY"))
 	failed := 0
-	for _, f := range slices.Concat(recordFacts, fetchFacts, adminFacts, requestFacts, groupFacts, transactionFacts) {
+	for _, f := range slices.Concat(recordFacts, fetchFacts, adminFacts, requestFacts, groupFacts, transactionFacts, specialFacts()) {
 		if !only.MatchString(f.name) {
 			continue
 		}

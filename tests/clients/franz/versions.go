@@ -174,6 +174,14 @@ func everyVersion(ctx context.Context) {
 			return ask[*kmsg.FindCoordinatorResponse](ctx, shared, find).Coordinators[0].ErrorCode == 0
 		})
 	}
+	if isLoggedIn() { // then there is an authorizer, and a login besides that a token could stand for
+		for _, key := range []kmsg.Key{kmsg.DescribeACLs, kmsg.CreateACLs, kmsg.DeleteACLs} {
+			delete(refusals, key.Int16())
+		}
+		for _, key := range []kmsg.Key{kmsg.CreateDelegationToken, kmsg.RenewDelegationToken, kmsg.ExpireDelegationToken, kmsg.DescribeDelegationToken} {
+			refusals[key.Int16()] = kerr.DelegationTokenAuthDisabled
+		}
+	}
 	var wrong []string
 	due := append(samples(name, id), coordinatorSamples(ctx, name, id)...)
 	for _, req := range due {
@@ -218,9 +226,11 @@ func everyVersion(ctx context.Context) {
 	that(len(wrong) == 0, "%s", strings.Join(wrong, "; "))
 }
 
+func isLoggedIn() bool { return os.Getenv("ESKER_SASL_USER") != "" }
+
 // logInRaw says who is at the other end, in a run with logins: by PLAIN, which every listener of such a run offers.
 func logInRaw(conn net.Conn) {
-	if os.Getenv("ESKER_SASL_USER") == "" {
+	if !isLoggedIn() {
 		return
 	}
 	handshake, login := kmsg.NewPtrSASLHandshakeRequest(), kmsg.NewPtrSASLAuthenticateRequest()

@@ -4,11 +4,13 @@ Owns the processes it started and their data directories; stops each by its own 
 answers ApiVersions, not when its port accepts.
 """
 
+import base64
 import contextlib
 import os
 import pathlib
 import random
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -173,8 +175,7 @@ def doors(login, ports):
     settings = {
         "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "INSIDE", "sasl.enabled.mechanisms": ",".join(logins.MECHANISMS),
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS",
-        **{f"listener.name.clients.{name.lower()}.sasl.jaas.config": f"{logins.SCRAM_MODULE} required;" for name in logins.MECHANISMS if name != "PLAIN"}}
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS"}
     return [f"CLIENTS://127.0.0.1:{ports[0]}", f"INSIDE://127.0.0.1:{ports[1]}"], [f"{k}={v}" for k, v in settings.items()]
 
 
@@ -201,11 +202,13 @@ def start_nodes(count, factor, work, dirs, settings, login=None):
     ports = [known.read_text().split()[at::count] for at in range(count)]
     # Other nodes come to the first door: with logins, to that which clients log in at.
     voters = ",".join(f"{node}@127.0.0.1:{own[0]}" for node, own in enumerate(ports, 1))
-    nodes = []
+    secret, nodes = work / "cluster.secret", []  # by which the nodes believe each other
+    if not secret.exists():
+        logins.private(secret, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
     for node, own_ports in enumerate(ports, 1):
         place = work / f"node-{node}"
         place.mkdir(exist_ok=True)
-        own = {"node.id": node, "controller.quorum.voters": voters, **({} if login else {"esker.http.listen": "off"}), **replicated,
+        own = {"node.id": node, "controller.quorum.voters": voters, "esker.cluster.secret.file": secret, **({} if login else {"esker.http.listen": "off"}), **replicated,
                **(settings or {})}
         nodes.append(start_esker(place, dirs, [f"{name}={value}" for name, value in own.items()], own_ports, login))
     _started.extend(nodes)
@@ -275,9 +278,10 @@ def start_kafka(work, dirs=1, settings=(), login=None):
     data, log, (*ports, controller) = work / "data", work / "broker.log", free_ports(DOORS)
     properties = work / "server.properties"
     listeners, more = doors(login, ports)
-    if login:  # Kafka knows users of PLAIN by its settings alone
+    if login:  # Kafka wants a module for each mechanism, and knows users of PLAIN by its settings alone
         users = f'{logins.PLAIN_MODULE} required user_{login.user}="{login.password}";'
-        more.append(f"listener.name.clients.plain.sasl.jaas.config={users}")
+        modules = {name: users if name == "PLAIN" else f"{logins.SCRAM_MODULE} required;" for name in logins.MECHANISMS}
+        more += [f"listener.name.clients.{name.lower()}.sasl.jaas.config={module}" for name, module in modules.items()]
     properties.write_text("\n".join([
         "process.roles=broker,controller", "node.id=1", f"controller.quorum.voters=1@127.0.0.1:{controller}",
         "controller.listener.names=CONTROLLER", f"log.dirs={log_dirs(data, dirs)}",

@@ -52,6 +52,12 @@ def private(path, text):
     return path
 
 
+def somebody(user, password=None):
+    """Another user, told as the run's own is. Whatever password a test plants begins with the run's, so that it is found likewise."""
+    values = ["SCRAM-SHA-512", user, password or f"{os.environ[NAME + 'PASSWORD']}-{user}"]
+    return dict(zip((NAME + "MECHANISM", NAME + "USER", NAME + "PASSWORD"), values))
+
+
 def is_asked(bootstrap):
     """Whether whoever connects there has to log in: the brokers of the run, where it has logins."""
     return NAME + "USER" in os.environ and bool(set(bootstrap.split(",")) & set(os.environ["NODES"].split(",")))
@@ -59,6 +65,11 @@ def is_asked(bootstrap):
 
 def told(env):
     return [env[NAME + name] for name in ("MECHANISM", "USER", "PASSWORD")]
+
+
+def told_here():
+    """(mechanism, user, password), or None in a run without logins."""
+    return told(os.environ) if NAME + "USER" in os.environ else None
 
 
 def of_librdkafka(env):
@@ -110,7 +121,7 @@ HANDSHAKE, AUTHENTICATE = 17, 36
 
 
 def log_in(connection):
-    """What a client sends first: SaslHandshake v1, then SaslAuthenticate v0. By PLAIN, whatever the run's mechanism: every listener here offers it."""
+    """SaslHandshake v1, then SaslAuthenticate v0. By PLAIN, whatever the run's mechanism: every listener here offers it."""
     _, user, password = told(os.environ)
     mechanism, token = b"PLAIN", f"\0{user}\0{password}".encode()
     steps = [(HANDSHAKE, 1, struct.pack(">h", len(mechanism)) + mechanism), (AUTHENTICATE, 0, struct.pack(">i", len(token)) + token)]
@@ -132,7 +143,7 @@ def leaks(broker, passwords):
     """Where the broker shows one of the passwords: its log, its metrics, its command line, its metadata."""
     places = {"its log": broker.log.read_bytes()}
     if broker.process and broker.process.poll() is None:
-        places["its command line"] = pathlib.Path(f"/proc/{broker.pid}/cmdline").read_bytes()
+        places["its command line"] = pathlib.Path(f"/proc/{broker.process.pid}/cmdline").read_bytes()
         if broker.http:
             for page in ("metrics", "healthz", "readyz"):
                 places[f"/{page}"] = page_of(broker.http, page)
