@@ -9,6 +9,7 @@ from harness import brokers, installs
 from harness.check import BOOTSTRAP, TMP, equal, fact, main, new_name, that
 from harness.check import topic as make
 from harness.jvm import Program
+from harness.logins import java, librdkafka
 from harness.records import read, until, values
 
 GROUP = new_name("connect")
@@ -28,6 +29,7 @@ class Worker:
             f"value.converter={converter}", "exactly.once.source.support=enabled", "offset.flush.interval.ms=200",
             "scheduled.rebalance.max.delay.ms=0", "heartbeat.interval.ms=500", "session.timeout.ms=10000",
             "connector.client.config.override.policy=All",
+            *[f"{role}{k}={v}" for k, v in java(BOOTSTRAP).items() for role in ("", "producer.", "consumer.", "admin.")],
             *[f"{kind}.storage.topic={GROUP}-{kind}\n{kind}.storage.replication.factor=1" for kind in ("offset", "config", "status")], ""]))
         self.program = Program(name, TMP, "org.apache.kafka.connect.cli.ConnectDistributed", properties, heap="384m")
 
@@ -200,7 +202,7 @@ def offsets_are_told_and_reset_through_the_rest_interface():
 @fact
 def what_connect_keeps_is_compacted():
     worker().want("GET", "/connectors")
-    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    admin = AdminClient(librdkafka(BOOTSTRAP))
     for kind, partitions in (("config", 1), ("offset", 25), ("status", 5)):
         name = f"{GROUP}-{kind}"
         equal(len(admin.list_topics(timeout=30).topics[name].partitions), partitions, f"partitions of {kind}")

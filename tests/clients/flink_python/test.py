@@ -10,6 +10,7 @@ os.environ.setdefault("_python_worker_execution_mode", "process")
 from confluent_kafka import Consumer
 from harness import installs
 from harness.check import BOOTSTRAP, equal, fact, main, new_name, topic
+from harness.logins import java, librdkafka
 from harness.records import write
 from pyflink.common import Configuration, SimpleStringSchema, WatermarkStrategy
 from pyflink.datastream import StreamExecutionEnvironment
@@ -18,6 +19,7 @@ from pyflink.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaRe
 from pyflink.table import StreamTableEnvironment
 
 TIMEOUT_S = 120
+CONNECTION = {"bootstrap.servers": BOOTSTRAP, **java(BOOTSTRAP)}
 state = {}
 
 
@@ -41,7 +43,7 @@ def tables():
 
 def committed(name):
     """Values of all partitions, as a reader of committed records sees them."""
-    consumer = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": new_name("reader"), "isolation.level": "read_committed",
+    consumer = Consumer({**librdkafka(BOOTSTRAP), "group.id": new_name("reader"), "isolation.level": "read_committed",
                          "auto.offset.reset": "earliest", "enable.partition.eof": True})
     consumer.subscribe([name])
     values, ended = [], set()
@@ -64,11 +66,14 @@ def a_stream_goes_through_the_exactly_once_sink_whole():
     want = [f"{n}" for n in range(3_000)]
     write(BOOTSTRAP, source, [{"value": value, "partition": n % 3} for n, value in enumerate(want)])
     job = streams()  # before the source: it brings the connector's classes
-    read = (KafkaSource.builder().set_bootstrap_servers(BOOTSTRAP).set_topics(source).set_group_id(new_name("flink"))
+    read = (KafkaSource.builder().set_properties(CONNECTION).set_topics(source).set_group_id(new_name("flink"))
             .set_starting_offsets(KafkaOffsetsInitializer.earliest()).set_bounded(KafkaOffsetsInitializer.latest())
             .set_value_only_deserializer(SimpleStringSchema()).build())
     record = KafkaRecordSerializationSchema.builder().set_topic(sink).set_value_serialization_schema(SimpleStringSchema()).build()
-    written = (KafkaSink.builder().set_bootstrap_servers(BOOTSTRAP).set_record_serializer(record)
+    sink_builder = KafkaSink.builder()
+    for setting, value in CONNECTION.items():
+        sink_builder.set_property(setting, value)
+    written = (sink_builder.set_bootstrap_servers(BOOTSTRAP).set_record_serializer(record)
                .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_transactional_id_prefix(new_name("sink"))
                .set_property("transaction.timeout.ms", "60000").build())
     job.from_source(read, WatermarkStrategy.no_watermarks(), "source").sink_to(written)
@@ -82,7 +87,8 @@ def a_table_of_windows_is_counted_and_committed():
     base = 1_790_000_000_000
     clicks = [{"user": f"u{n % 5}", "at": base + n * 10} for n in range(2_000)]
     write(BOOTSTRAP, source, [{"value": json.dumps(click), "partition": n % 2} for n, click in enumerate(clicks)])
-    kafka = f"'connector' = 'kafka', 'properties.bootstrap.servers' = '{BOOTSTRAP}', 'format' = 'json'"
+    connection = ", ".join(f"'properties.{setting}' = '{value}'" for setting, value in CONNECTION.items())
+    kafka = f"'connector' = 'kafka', {connection}, 'format' = 'json'"
     tables().execute_sql(
         f"CREATE TABLE clicks (`user` STRING, `at` BIGINT, moment AS TO_TIMESTAMP_LTZ(`at`, 3),"
         f" WATERMARK FOR moment AS moment - INTERVAL '5' SECOND) WITH ({kafka}, 'topic' = '{source}',"

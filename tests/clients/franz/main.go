@@ -22,6 +22,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const factSecondsMax = 60 // times PATIENCE, where faults go on meanwhile
@@ -82,9 +84,24 @@ func codeName(c int16) string {
 }
 
 func client(opts ...kgo.Opt) *kgo.Client {
-	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.MaxBufferedRecords(100_000)}, opts...)...)
+	opts = append([]kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.MaxBufferedRecords(100_000), login()}, opts...)
+	c, err := kgo.NewClient(opts...)
 	must(err, "client")
 	return c
+}
+
+// login says who a client is, in a run with logins.
+func login() kgo.Opt {
+	user, password := os.Getenv("ESKER_SASL_USER"), os.Getenv("ESKER_SASL_PASSWORD")
+	switch os.Getenv("ESKER_SASL_MECHANISM") {
+	case "SCRAM-SHA-512":
+		return kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism())
+	case "SCRAM-SHA-256":
+		return kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism())
+	case "PLAIN":
+		return kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism())
+	}
+	return kgo.SASL()
 }
 
 func newName(prefix string) string { return fmt.Sprintf("%s-%08x", prefix, rand.Uint32()) }
@@ -258,7 +275,7 @@ func main() {
 	fmt.Println("version", version())
 	only := regexp.MustCompile(os.Getenv("ONLY"))
 	failed := 0
-	for _, f := range slices.Concat(recordFacts, fetchFacts, adminFacts, requestFacts, groupFacts, transactionFacts) {
+	for _, f := range slices.Concat(recordFacts, fetchFacts, adminFacts, requestFacts, groupFacts, transactionFacts, specialFacts()) {
 		if !only.MatchString(f.name) {
 			continue
 		}

@@ -38,7 +38,7 @@ func clusterSamples(ctx context.Context, name string) []kmsg.Request {
 	rule, filter := kmsg.NewCreateACLsRequestCreation(), kmsg.NewDeleteACLsRequestFilter()
 	rule.ResourceType, rule.ResourceName, rule.ResourcePatternType = kmsg.ACLResourceTypeTopic, name, kmsg.ACLResourcePatternTypeLiteral
 	rule.Principal, rule.Host, rule.Operation, rule.PermissionType = "User:a", "*", kmsg.ACLOperationRead, kmsg.ACLPermissionTypeAllow
-	filter.ResourceType, filter.ResourcePatternType = kmsg.ACLResourceTypeTopic, kmsg.ACLResourcePatternTypeLiteral
+	filter.ResourceType, filter.ResourceName, filter.ResourcePatternType = kmsg.ACLResourceTypeTopic, &name, kmsg.ACLResourcePatternTypeLiteral
 	filter.Operation, filter.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAny
 	create.Creations, remove.Filters = append(create.Creations, rule), append(remove.Filters, filter)
 	describe := kmsg.NewPtrDescribeACLsRequest()

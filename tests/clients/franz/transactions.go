@@ -115,7 +115,7 @@ func moveOnce(ctx context.Context, opts ...kgo.Opt) {
 	fillPartitions(ctx, source, partitions, each)
 	session := func(id string) *kgo.GroupTransactSession {
 		s, err := kgo.NewGroupTransactSession(append([]kgo.Opt{
-			kgo.SeedBrokers(nodes...), kgo.TransactionalID(id), kgo.TransactionTimeout(30 * time.Second), kgo.ConsumerGroup(group),
+			kgo.SeedBrokers(nodes...), login(), kgo.TransactionalID(id), kgo.TransactionTimeout(30 * time.Second), kgo.ConsumerGroup(group),
 			kgo.ConsumeTopics(source), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(100 * time.Millisecond),
 			kgo.HeartbeatInterval(300 * time.Millisecond), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
 		}, opts...)...)

@@ -160,6 +160,7 @@ func everyVersion(ctx context.Context) {
 	must(err, "connect")
 	defer conn.Close()
 	must(conn.SetDeadline(time.Now().Add(factSecondsMax*time.Second)), "deadline")
+	logInRaw(conn)
 	offered := map[int16]kmsg.ApiVersionsResponseApiKey{}
 	ours := kmsg.NewPtrApiVersionsRequest()
 	ours.ClientSoftwareName, ours.ClientSoftwareVersion = "tests", "1"
@@ -172,6 +173,14 @@ func everyVersion(ctx context.Context) {
 		waitFor(ctx, "coordinators", func() bool {
 			return ask[*kmsg.FindCoordinatorResponse](ctx, shared, find).Coordinators[0].ErrorCode == 0
 		})
+	}
+	if isLoggedIn() { // then there is an authorizer, and a login besides that a token could stand for
+		for _, key := range []kmsg.Key{kmsg.DescribeACLs, kmsg.CreateACLs, kmsg.DeleteACLs} {
+			delete(refusals, key.Int16())
+		}
+		for _, key := range []kmsg.Key{kmsg.CreateDelegationToken, kmsg.RenewDelegationToken, kmsg.ExpireDelegationToken, kmsg.DescribeDelegationToken} {
+			refusals[key.Int16()] = kerr.DelegationTokenAuthDisabled
+		}
 	}
 	var wrong []string
 	due := append(samples(name, id), coordinatorSamples(ctx, name, id)...)
@@ -217,27 +226,26 @@ func everyVersion(ctx context.Context) {
 	that(len(wrong) == 0, "%s", strings.Join(wrong, "; "))
 }
 
+func isLoggedIn() bool { return os.Getenv("ESKER_SASL_USER") != "" }
+
+// logInRaw says who is at the other end, in a run with logins: by PLAIN, which every listener of such a run offers.
+func logInRaw(conn net.Conn) {
+	if !isLoggedIn() {
+		return
+	}
+	handshake, login := kmsg.NewPtrSASLHandshakeRequest(), kmsg.NewPtrSASLAuthenticateRequest()
+	handshake.Mechanism, handshake.Version = "PLAIN", 1
+	login.SASLAuthBytes = []byte("\x00" + os.Getenv("ESKER_SASL_USER") + "\x00" + os.Getenv("ESKER_SASL_PASSWORD"))
+	for _, req := range []kmsg.Request{handshake, login} {
+		answer := exchange(conn, req)
+		equal(binary.BigEndian.Uint16(answer), 0, "code of "+kmsg.NameForKey(req.Key()))
+	}
+}
+
 // sameBytes asks once, decodes the answer with kmsg and encodes it again: any byte that kmsg reads otherwise shows. Then it judges
 // the codes; `again` tells that a coordinator is on its way.
 func sameBytes(conn net.Conn, req kmsg.Request) (problem string, again bool) {
-	head := binary.BigEndian.AppendUint16(nil, uint16(req.Key()))
-	head = binary.BigEndian.AppendUint16(head, uint16(req.GetVersion()))
-	head = binary.BigEndian.AppendUint32(head, 7)
-	head = append(binary.BigEndian.AppendUint16(head, 5), "sweep"...)
-	if req.IsFlexible() {
-		head = append(head, 0)
-	}
-	body := req.AppendTo(head)
-	_, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
-	must(err, "write")
-	size := make([]byte, 4)
-	if _, err := io.ReadFull(conn, size); err != nil {
-		fail("%s v%d: no answer: %v", kmsg.NameForKey(req.Key()), req.GetVersion(), err)
-	}
-	answer := make([]byte, binary.BigEndian.Uint32(size))
-	_, err = io.ReadFull(conn, answer)
-	must(err, "read")
-	answer = answer[4:]
+	answer := exchange(conn, req)
 	resp := req.ResponseKind()
 	resp.SetVersion(req.GetVersion())
 	if resp.IsFlexible() && req.Key() != 18 { // the answer to ApiVersions has the old header in every version
@@ -261,6 +269,28 @@ func sameBytes(conn net.Conn, req kmsg.Request) (problem string, again bool) {
 		return wrongCode(resp, codes), true
 	}
 	return wrongCode(resp, codes), false
+}
+
+// exchange sends a request and returns what came behind the correlation id.
+func exchange(conn net.Conn, req kmsg.Request) []byte {
+	head := binary.BigEndian.AppendUint16(nil, uint16(req.Key()))
+	head = binary.BigEndian.AppendUint16(head, uint16(req.GetVersion()))
+	head = binary.BigEndian.AppendUint32(head, 7)
+	head = append(binary.BigEndian.AppendUint16(head, 5), "sweep"...)
+	if req.IsFlexible() {
+		head = append(head, 0)
+	}
+	body := req.AppendTo(head)
+	_, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
+	must(err, "write")
+	size := make([]byte, 4)
+	if _, err := io.ReadFull(conn, size); err != nil {
+		fail("%s v%d: no answer: %v", kmsg.NameForKey(req.Key()), req.GetVersion(), err)
+	}
+	answer := make([]byte, binary.BigEndian.Uint32(size))
+	_, err = io.ReadFull(conn, answer)
+	must(err, "read")
+	return answer[4:]
 }
 
 // What is answered to a sample that is meant to fail; to all others, in every version, no error.

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-from harness import installs
+from harness import installs, logins
 from harness.check import BOOTSTRAP, FACTOR, NODES
 
 # Tests that talk to a broker. The rest of the suite tests the client alone.
@@ -20,6 +20,8 @@ TESTS = ["TestGroupETL", "TestTxnEtl", "TestGroupSimple", "Test848RegexBrokerRes
          "TestUnknownGroupOffsetFetchPinned"]
 # Reads an internal topic beside two others and ends with the second that brings something; only a fetch of one node brings all at once.
 OF_ONE_NODE = ["Test848RegexBrokerResolves"]
+# In a run with logins: the others do not log in.
+OF_LOGINS = ["TestSCRAMAuth", "TestSCRAMAuthBadCredentials"]
 RECORDS = "20000"
 SECONDS_MAX = 420
 
@@ -27,9 +29,14 @@ SECONDS_MAX = 420
 def main():
     print("version", re.search(r"twmb/franz-go (\S+)", (installs.HERE / "franz/go.mod").read_text())[1], flush=True)
     tests = [t for t in TESTS if len(NODES) == 1 or t not in OF_ONE_NODE]
+    login = logins.told_here()
+    tests = OF_LOGINS if login else tests
     wanted = [t for t in tests if re.search(os.environ.get("ONLY", ""), t)]
     env = dict(os.environ, KGO_SEEDS=BOOTSTRAP, KGO_TEST_RF=str(FACTOR), KGO_TEST_RECORDS=RECORDS, KGO_TEST_UNSAFE="1",
                KGO_TEST_MAX_TOPIC_PARTS="7", KGO_LOG_LEVEL="none")
+    if login:
+        _, user, password = login
+        env.update(KGO_TEST_SCRAM=f"{user}:{password}:512", KGO_TEST_SCRAM_SEEDS=BOOTSTRAP)
     command = [installs.FRANZ_SUITE, "-test.v", f"-test.timeout={SECONDS_MAX}s", "-test.parallel=4", f"-test.run=^({'|'.join(wanted)})$"]
     process = subprocess.Popen(list(map(str, command)), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                errors="replace")

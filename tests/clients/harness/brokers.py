@@ -4,18 +4,20 @@ Owns the processes it started and their data directories; stops each by its own 
 answers ApiVersions, not when its port accepts.
 """
 
+import base64
 import contextlib
 import os
 import pathlib
 import random
 import re
+import secrets
 import signal
 import socket
 import subprocess
 import threading
 import time
 
-from . import installs, raw
+from . import installs, logins, raw
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 READY_SECONDS_MAX = 60
@@ -23,6 +25,7 @@ STOP_SECONDS_MAX = 30
 # Clients have begun by then, and the quickest has not ended; away for longer than a session of nine seconds.
 KILL_AFTER_SECONDS = 3
 AWAY_SECONDS = 10
+DOORS = 3  # ports of a broker at most: for clients, for those who need not log in, for the controller or its metrics
 # What Esker's log says when something is wrong that no answer to a client tells.
 COMPLAINTS = re.compile(r"panicked|offline:|are damaged")
 _started = []
@@ -63,8 +66,10 @@ def _is_free(port):
 class Broker:
     """A running broker. `pid` and `data_dir` are None for one that somebody else started."""
 
-    def __init__(self, kind, bootstrap, process=None, data_dir=None, log=None, command=None):
+    def __init__(self, kind, bootstrap, process=None, data_dir=None, log=None, command=None, inside=None, http=None):
         self.command = command  # that started it
+        self.inside = inside or bootstrap  # where nobody has to log in
+        self.http = http  # where its metrics are, if that is known
         self.kind, self.bootstrap, self.process, self.data_dir, self.log = kind, bootstrap, process, data_dir, log
         self.pid = process.pid if process else None
         self.is_asked = False
@@ -151,29 +156,61 @@ def start(args, work, dirs=1, settings=None):
             raise StartError(f"nothing answers at {args.bootstrap}")
         return broker
     if args.nodes > 1:
-        return start_nodes(args.nodes, args.rf, work, dirs, settings)
+        nodes = start_nodes(args.nodes, args.rf, work, dirs, settings, args.login)
+        add_user(args.login, nodes.nodes[0], work)
+        return nodes
     settings = [f"{name}={value}" for name, value in (settings or {}).items()]
-    broker = (start_kafka if args.kafka else start_esker)(work, dirs, settings)
+    broker = (start_kafka if args.kafka else start_esker)(work, dirs, settings, login=args.login)
     _started.append(broker)
     wait_ready(broker)
+    add_user(args.login, broker, work)
     return broker
 
 
-def start_nodes(count, factor, work, dirs, settings):
+def doors(login, ports):
+    """Addresses for clients, and in a run with logins also for nodes and whoever manages them; and the settings that this takes. All
+    clients log in then, and rules are asked about them."""
+    if not login:
+        return [f"PLAINTEXT://127.0.0.1:{ports[0]}"], []
+    settings = {
+        "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "INSIDE", "sasl.enabled.mechanisms": ",".join(logins.MECHANISMS),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS"}
+    return [f"CLIENTS://127.0.0.1:{ports[0]}", f"INSIDE://127.0.0.1:{ports[1]}"], [f"{k}={v}" for k, v in settings.items()]
+
+
+def add_user(login, broker, work):
+    """Once: a broker that starts again knows its users. By Kafka's requests, so either broker takes them."""
+    done = work / "user-added"
+    if not login or done.exists():
+        return
+    rights = [word for right in logins.RIGHTS for word in ("--allow", right)]
+    command = [esker_binary(), "user", "add", login.user, "--bootstrap", broker.inside, "--password-file", login.password_file(), *rights]
+    added = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    if added.returncode:
+        raise StartError(f"the user of the run could not be added: {added.stderr.strip()}")
+    done.touch()
+
+
+def start_nodes(count, factor, work, dirs, settings, login=None):
     """Nodes keep their directories and their ports from one start to the next: the others know them by these."""
     replicated = {"default.replication.factor": factor, "offsets.topic.replication.factor": factor,
                   "transaction.state.log.replication.factor": factor, "transaction.state.log.min.isr": max(1, factor - 1)}
     known = work / "ports"
     if not known.exists():
-        known.write_text(" ".join(map(str, free_ports(count))))
-    ports = known.read_text().split()
-    voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in enumerate(ports, 1))
-    nodes = []
-    for node, port in enumerate(ports, 1):
+        known.write_text(" ".join(map(str, free_ports(count * DOORS))))
+    ports = [known.read_text().split()[at::count] for at in range(count)]
+    # Other nodes come to the first door: with logins, to that which clients log in at.
+    voters = ",".join(f"{node}@127.0.0.1:{own[0]}" for node, own in enumerate(ports, 1))
+    secret, nodes = work / "cluster.secret", []  # by which the nodes believe each other
+    if not secret.exists():
+        logins.private(secret, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
+    for node, own_ports in enumerate(ports, 1):
         place = work / f"node-{node}"
         place.mkdir(exist_ok=True)
-        own = {"node.id": node, "controller.quorum.voters": voters, "esker.http.listen": "off", **replicated, **(settings or {})}
-        nodes.append(start_esker(place, dirs, [f"{name}={value}" for name, value in own.items()], port))
+        own = {"node.id": node, "controller.quorum.voters": voters, "esker.cluster.secret.file": secret, **({} if login else {"esker.http.listen": "off"}), **replicated,
+               **(settings or {})}
+        nodes.append(start_esker(place, dirs, [f"{name}={value}" for name, value in own.items()], own_ports, login))
     _started.extend(nodes)
     for node in nodes:
         wait_serving(node)
@@ -193,12 +230,19 @@ def log_dirs(data, count):
     return ",".join(str(data / str(at)) for at in range(count)) if count > 1 else str(data)
 
 
-def start_esker(work, dirs=1, settings=(), port=None):
-    data, log, port = work / "data", work / "broker.log", port or free_ports(1)[0]
-    command = [esker_binary(), "serve", "--data-dir", log_dirs(data, dirs), "--listen", f"127.0.0.1:{port}"]
-    command += [word for setting in settings for word in ("--set", setting)]
+def start_esker(work, dirs=1, settings=(), ports=None, login=None):
+    data, log, ports = work / "data", work / "broker.log", ports or free_ports(DOORS)
+    listeners, more = doors(login, ports)
+    command = [esker_binary(), "serve", "--data-dir", log_dirs(data, dirs), "--listen", ",".join(listeners)]
+    http = f"127.0.0.1:{ports[2]}" if login else None
+    more += [f"esker.http.listen={http}"] if http else []
+    command += [word for setting in (*settings, *more) for word in ("--set", setting)]
     process = launch(command, log)
-    return Broker("esker", f"127.0.0.1:{port}", process, data, log, command)
+    return Broker("esker", f"127.0.0.1:{ports[0]}", process, data, log, command, inside(login, ports), http)
+
+
+def inside(login, ports):
+    return f"127.0.0.1:{ports[1]}" if login else None
 
 
 def launch(command, log):
@@ -227,17 +271,22 @@ def one_killed(nodes):
         killer.join()
 
 
-def start_kafka(work, dirs=1, settings=()):
+def start_kafka(work, dirs=1, settings=(), login=None):
     problem = installs.kafka_jars()
     if problem:
         raise StartError(problem)
-    data, log, (port, controller) = work / "data", work / "broker.log", free_ports(2)
+    data, log, (*ports, controller) = work / "data", work / "broker.log", free_ports(DOORS)
     properties = work / "server.properties"
+    listeners, more = doors(login, ports)
+    if login:  # Kafka wants a module for each mechanism, and knows users of PLAIN by its settings alone
+        users = f'{logins.PLAIN_MODULE} required user_{login.user}="{login.password}";'
+        modules = {name: users if name == "PLAIN" else f"{logins.SCRAM_MODULE} required;" for name in logins.MECHANISMS}
+        more += [f"listener.name.clients.{name.lower()}.sasl.jaas.config={module}" for name, module in modules.items()]
     properties.write_text("\n".join([
         "process.roles=broker,controller", "node.id=1", f"controller.quorum.voters=1@127.0.0.1:{controller}",
         "controller.listener.names=CONTROLLER", f"log.dirs={log_dirs(data, dirs)}",
-        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        *(more or ["listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"]),
+        f"listeners={','.join(listeners)},CONTROLLER://127.0.0.1:{controller}",
         "offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1",
         "transaction.state.log.min.isr=1", "group.initial.rebalance.delay.ms=0", *settings, ""]))
     java = installs.java_command("1g", "INFO")  # as its own start script
@@ -249,7 +298,7 @@ def start_kafka(work, dirs=1, settings=()):
         raise StartError(f"Kafka could not format its directory: {log.read_text()[-2_000:]}")
     process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log.open("ab"),
                                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    return Broker("kafka", f"127.0.0.1:{port}", process, data, log)
+    return Broker("kafka", f"127.0.0.1:{ports[0]}", process, data, log, inside=inside(login, ports))
 
 
 def wait_ready(broker):
@@ -267,7 +316,7 @@ def wait_ready(broker):
 def wait_serving(broker):
     """A node answers ApiVersions before its cluster has counted it in; clients are served then."""
     deadline = time.monotonic() + READY_SECONDS_MAX
-    command = [esker_binary(), "topic", "list", "--bootstrap", broker.bootstrap]
+    command = [esker_binary(), "topic", "list", "--bootstrap", broker.inside]
     while time.monotonic() < deadline:
         if broker.process.poll() is not None:
             raise StartError(f"the broker ended while starting: {broker.last_words()}")

@@ -14,13 +14,15 @@ CLIENT_SECONDS_MAX = 600
 
 class Client:
     def __init__(self, name, what, command, *needs, is_quick=False, is_own=False, phases=("live",), dirs=1, settings=None,
-                 is_raw=False, seconds=CLIENT_SECONDS_MAX, kafka=None):
+                 is_raw=False, seconds=CLIENT_SECONDS_MAX, kafka=None, mechanism=None, logs_in=False):
         self.name, self.what, self.command, self.needs = name, what, command, needs
         self.is_quick, self.phases = is_quick, phases
         self.dirs = dirs  # log directories that its broker has
         self.seconds = seconds  # it may run for
         self.kafka = kafka  # the version of Kafka's clients and tools that its program takes; None: the newest
         self.settings = settings  # that its broker starts with, besides the defaults
+        self.mechanism = mechanism  # the only one that it can log in by
+        self.logs_in = logs_in  # in runs without --sasl too
         self.is_raw = is_raw  # its requests go to one broker, whoever leads: it is left out for several nodes
         self.is_own = is_own  # asks about our own command line, so it is left out for other brokers
 
@@ -113,8 +115,14 @@ ALL = [
            installs.flink_python),
     Client("spark", "Spark Structured Streaming", lambda: [installs.SPARK_PYTHON, HERE / "spark/test.py"], installs.spark),
     Client("sarama", "Sarama for Go: producers, groups, transactions", lambda: [installs.SARAMA], installs.sarama),
-    Client("rdkafka", "the rdkafka crate for Rust", lambda: [installs.RDKAFKA], installs.rdkafka),
+    # Built without OpenSSL, its librdkafka knows no SCRAM.
+    Client("rdkafka", "the rdkafka crate for Rust", lambda: [installs.RDKAFKA], installs.rdkafka, mechanism="PLAIN"),
     Client("kafkajs", "kafkajs for Node.js", lambda: ["node", HERE / "kafkajs/test.js"], installs.kafkajs, installs.kcat),
+    Client("rights", "users and rules as Java, librdkafka, franz-go and the command line tools manage them", venv_script("rights"),
+           installs.python_clients, installs.java_classes, installs.franz, logs_in=True, is_raw=True),
+    Client("relogin", "clients under load whose logins end every ten seconds", venv_script("relogin"), installs.python_clients,
+           installs.java_classes, installs.franz, installs.sarama, installs.kafkajs, logs_in=True, is_raw=True,
+           settings={"listener.name.clients.connections.max.reauth.ms": 10_000}),
     Client("aiokafka", "aiokafka for Python", venv_script("python", "aiokafka_test.py"), installs.python_clients),
     Client("kafka-python", "kafka-python", venv_script("python", "kafka_python_test.py"), installs.python_clients),
 ]

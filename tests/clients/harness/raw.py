@@ -9,6 +9,8 @@ import socket
 import struct
 import time
 
+from . import logins
+
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
 CREATE_TOPICS, DELETE_RECORDS, INIT_PRODUCER_ID = 19, 21, 22
 SECONDS_MAX = 15
@@ -43,12 +45,14 @@ def frame(body):
 
 
 class Connection:
-    """One TCP connection; requests go out as they are, replies come back as (correlation, reader)."""
+    """One TCP connection, logged in where the run has logins; requests go out as they are, replies come back as (correlation, reader)."""
 
-    def __init__(self, bootstrap):
+    def __init__(self, bootstrap, is_stranger=False):
         self.socket = socket.create_connection(address(bootstrap), timeout=SECONDS_MAX)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation = 0
+        if logins.is_asked(bootstrap) and not is_stranger:
+            logins.log_in(self)
 
     def __enter__(self):
         return self
@@ -146,7 +150,7 @@ class Reader:
 def answers(bootstrap):
     """Whether a broker is there and speaks."""
     try:
-        with Connection(bootstrap) as c:
+        with Connection(bootstrap, is_stranger=True) as c:
             return c.call(API_VERSIONS, 0, b"").i16() == 0
     except (OSError, AssertionError, struct.error):
         return False

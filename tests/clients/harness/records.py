@@ -5,6 +5,7 @@ import time
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from .check import that
+from .logins import librdkafka
 
 WAIT = 90
 
@@ -20,7 +21,7 @@ def until(holds, what, seconds=WAIT):
 
 def write(bootstrap, topic, records):
     """Each record is a dict of Producer.produce's arguments."""
-    producer, errors = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5}), []
+    producer, errors = Producer({**librdkafka(bootstrap), "linger.ms": 5}), []
     for record in records:
         while True:
             try:
@@ -33,7 +34,7 @@ def write(bootstrap, topic, records):
 
 def read(bootstrap, topic, partition=0):
     """Every committed message of a partition up to its stable end; [] while the topic is not there."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False,
+    consumer = Consumer({**librdkafka(bootstrap), "group.id": "reader", "enable.auto.commit": False,
                          "enable.partition.eof": True, "isolation.level": "read_committed", "fetch.wait.max.ms": 50,
                          "topic.metadata.refresh.interval.ms": 500})
     try:

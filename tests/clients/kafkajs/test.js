@@ -11,7 +11,12 @@ const modules = path.join(__dirname, "../../../.cache/clients/kafkajs/node_modul
 const { Kafka, CompressionTypes, ConfigResourceTypes, logLevel } = require(modules);
 
 const bootstrap = process.env.BOOTSTRAP || "127.0.0.1:9092";
-const kafka = new Kafka({ clientId: "tests", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 5 } });
+// In a run with logins: who it is.
+const { ESKER_SASL_MECHANISM: mechanism, ESKER_SASL_USER: username, ESKER_SASL_PASSWORD: password } = process.env;
+const sasl = username && { mechanism, username, password };
+// It logs in again so long before the end of a session; by its default, of ten seconds, before each request where sessions are as short.
+const reauthenticationThreshold = 2000;
+const kafka = new Kafka({ sasl, reauthenticationThreshold, clientId: "tests", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 5 } });
 const admin = kafka.admin();
 const impatient = kafka.admin({ retry: { retries: 0 } }); // kafkajs asks again for seconds when a topic is unknown
 const newName = (prefix) => `${prefix}-${crypto.randomBytes(4).toString("hex")}`;
@@ -291,6 +296,38 @@ fact("offsets_of_a_group_move_with_the_transaction", async () => {
   assert.equal((await admin.fetchOffsets({ groupId: group, topics: [name] }))[0].partitions[0].offset, "7");
   await committed(name, ["7"]);
 });
+
+// Numbered records go in and out for LOAD_SECONDS, whatever a broker does to the logins of their clients meanwhile. For a broker of another
+// kind, so it is there for who asks for it.
+const loadSeconds = Number(process.env.LOAD_SECONDS);
+if (process.env.SPECIAL === "numbered_records_flow_in_and_out_for_a_while") {
+  fact(process.env.SPECIAL, async () => {
+    const name = await topic("flow", 3);
+    const [found, errors] = [new Map(), []];
+    const consumer = kafka.consumer({ groupId: newName("group"), retry: { retries: 5 } });
+    consumer.on(consumer.events.CRASH, ({ payload }) => errors.push(`read: ${payload.error}`));
+    await consumer.connect();
+    await consumer.subscribe({ topic: name, fromBeginning: true });
+    const eachMessage = async ({ partition, message }) => {
+      const number = Number(message.value);
+      found.set(number, (found.get(number) || new Set()).add(`${partition}:${message.offset}`));
+    };
+    await consumer.run({ eachMessage });
+    let count = 0;
+    await withProducer({ idempotent: true, maxInFlightRequests: 1 }, async (producer) => {
+      for (const end = Date.now() + loadSeconds * 1000; Date.now() < end; ) {
+        const messages = Array.from({ length: 10 }, () => ({ value: `${count++}` }));
+        await producer.send({ topic: name, messages });
+        await new Promise((done) => setTimeout(done, 20));
+      }
+    });
+    assert.ok(count > 10 * loadSeconds, `only ${count} records`);
+    await waitFor("every record", () => found.size === count || errors.length);
+    await consumer.disconnect();
+    assert.deepEqual(errors, []);
+    assert.ok([...found.values()].every((places) => places.size === 1), "a record is doubled");
+  });
+}
 
 async function main() {
   console.log(`version ${require(path.join(modules, "package.json")).version}`);

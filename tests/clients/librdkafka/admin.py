@@ -7,9 +7,10 @@ from confluent_kafka import (Consumer, IsolationLevel, KafkaError, KafkaExceptio
 from confluent_kafka.admin import (AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource,
                                    NewPartitions, NewTopic, OffsetSpec, ResourceType)
 from harness.check import BOOTSTRAP, FACTOR, NODES, equal, fact, new_name, that
+from harness.logins import librdkafka
 
 WAIT = 15
-ADMIN = AdminClient({"bootstrap.servers": BOOTSTRAP})
+ADMIN = AdminClient(librdkafka(BOOTSTRAP))
 
 
 def admin():
@@ -35,7 +36,7 @@ def create(*topics):
 
 def topic_with(count, prefix, partitions=1):
     name = create(NewTopic(new_name(prefix), partitions, FACTOR, config={"retention.ms": "-1"}))
-    p = Producer({"bootstrap.servers": BOOTSTRAP})
+    p = Producer(librdkafka(BOOTSTRAP))
     for i in range(count):
         p.produce(name, b"%d" % i, partition=0, timestamp=1_000_000 + i)
     equal(p.flush(WAIT), 0)
@@ -106,7 +107,7 @@ def admin_adds_partitions_and_refuses_to_take_any_away():
     equal(results(a.create_partitions([NewPartitions(name, 3)])), {name: KafkaError.INVALID_PARTITIONS})
     other = new_name("nosuch")
     equal(results(a.create_partitions([NewPartitions(other, 3)])), {other: KafkaError.UNKNOWN_TOPIC_OR_PART})
-    p = Producer({"bootstrap.servers": BOOTSTRAP})
+    p = Producer(librdkafka(BOOTSTRAP))
     p.produce(name, b"in the new one", partition=4)
     equal(p.flush(WAIT), 0)
 
@@ -177,7 +178,7 @@ def admin_deletes_records():
     where = TopicPartition(name, 0, 40)
     got = results(a.delete_records([where]))[where]
     equal(got.low_watermark, 40)
-    c = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": "unused", "auto.offset.reset": "earliest",
+    c = Consumer({**librdkafka(BOOTSTRAP), "group.id": "unused", "auto.offset.reset": "earliest",
                   "enable.auto.commit": False})
     equal(c.get_watermark_offsets(where, WAIT), (40, 100))
     c.assign([TopicPartition(name, 0, 10)])

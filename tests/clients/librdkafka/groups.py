@@ -6,6 +6,7 @@ from confluent_kafka import (Consumer, ConsumerGroupState, ConsumerGroupTopicPar
                              TopicPartition)
 from confluent_kafka.admin import AdminClient
 from harness.check import BOOTSTRAP, equal, fact, new_name, that, topic
+from harness.logins import librdkafka
 
 WAIT = 30
 
@@ -15,7 +16,7 @@ class Member:
 
     def __init__(self, group, name, **settings):
         self.assigned, self.revoked, self.lost, self.got, self.moves = set(), [], [], [], 0
-        common = {"bootstrap.servers": BOOTSTRAP, "group.id": group, "auto.offset.reset": "earliest",
+        common = {**librdkafka(BOOTSTRAP), "group.id": group, "auto.offset.reset": "earliest",
                   "enable.auto.commit": False, "fetch.wait.max.ms": 20}
         self.consumer = Consumer({**common, **{k.replace("_", "."): v for k, v in settings.items()}})
         self.consumer.subscribe([name], on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost)
@@ -59,7 +60,7 @@ def until(members, holds, what):
 
 
 def fill(name, partitions, each):
-    p = Producer({"bootstrap.servers": BOOTSTRAP})
+    p = Producer(librdkafka(BOOTSTRAP))
     for partition in range(partitions):
         for number in range(each):
             p.produce(name, b"v%d" % number, partition=partition)
@@ -131,7 +132,7 @@ def a_static_member_that_comes_back_moves_nothing():
 @fact
 def committed_offsets_come_back_with_metadata_and_epoch():
     name, group = topic("committed", 3), new_name("group")
-    c = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": group, "enable.auto.commit": False})
+    c = Consumer({**librdkafka(BOOTSTRAP), "group.id": group, "enable.auto.commit": False})
     c.commit(offsets=[TopicPartition(name, 0, 7, metadata="seven", leader_epoch=0), TopicPartition(name, 1, 0)],
              asynchronous=False)
     back = c.committed([TopicPartition(name, p) for p in range(3)], timeout=WAIT)
@@ -173,7 +174,7 @@ def a_member_that_was_thrown_out_cannot_commit():
 def admin_lists_describes_resets_and_deletes_a_group():
     name, group = topic("adm", 2), new_name("group")
     fill(name, 2, 10)
-    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    admin = AdminClient(librdkafka(BOOTSTRAP))
     member = Member(group, name)
     until([member], lambda: len(member.got) == 20, "twenty records")
     member.consumer.commit(asynchronous=False)

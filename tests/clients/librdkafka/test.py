@@ -11,16 +11,17 @@ import transactions  # noqa: F401  registers its facts
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from harness import raw
 from harness.check import BOOTSTRAP, equal, fact, main, new_name, that, topic
+from harness.logins import librdkafka
 
 WAIT = 15
 
 
 def producer(**settings):
-    return Producer({"bootstrap.servers": BOOTSTRAP, **{k.replace("_", "."): v for k, v in settings.items()}})
+    return Producer({**librdkafka(BOOTSTRAP), **{k.replace("_", "."): v for k, v in settings.items()}})
 
 
 def consumer(**settings):
-    return Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": "unused", "enable.auto.commit": False,
+    return Consumer({**librdkafka(BOOTSTRAP), "group.id": "unused", "enable.auto.commit": False,
                      "enable.partition.eof": True, "fetch.wait.max.ms": 20, **{k.replace("_", "."): v for k, v in settings.items()}})
 
 

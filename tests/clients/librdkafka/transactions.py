@@ -4,17 +4,18 @@ import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from harness.check import BOOTSTRAP, equal, fact, new_name, that, topic
+from harness.logins import librdkafka
 
 WAIT = 15
 
 
 def producer(transactional_id):
-    return Producer({"bootstrap.servers": BOOTSTRAP, "transactional.id": transactional_id, "transaction.timeout.ms": 30_000})
+    return Producer({**librdkafka(BOOTSTRAP), "transactional.id": transactional_id, "transaction.timeout.ms": 30_000})
 
 
 def committed(name):
     """The values that a reader of committed data gets from partition 0."""
-    c = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": "unused", "enable.auto.commit": False,
+    c = Consumer({**librdkafka(BOOTSTRAP), "group.id": "unused", "enable.auto.commit": False,
                   "enable.partition.eof": True, "isolation.level": "read_committed", "fetch.wait.max.ms": 20})
     c.assign([TopicPartition(name, 0, 0)])
     values, deadline = [], time.monotonic() + WAIT
@@ -83,7 +84,7 @@ def a_second_transactional_producer_fences_the_first():
 @fact
 def offsets_join_the_transaction():
     name, group, p = topic("offsets"), new_name("group"), producer(new_name("id"))
-    reader = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": group})
+    reader = Consumer({**librdkafka(BOOTSTRAP), "group.id": group})
     p.init_transactions(WAIT)
     for offset, commits in ((5, True), (6, False)):
         p.begin_transaction()

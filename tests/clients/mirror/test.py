@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from harness import brokers, installs
 from harness.check import BOOTSTRAP, TMP, equal, fact, main, new_name, that
 from harness.jvm import Program
+from harness.logins import java, librdkafka
 from harness.records import read, until, write
 
 PARTITIONS = 3
@@ -36,6 +37,7 @@ def mirror():
         kinds = ["checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage", "status.storage", "config.storage"]
         properties.write_text("\n".join([
             "clusters=there,here", f"there.bootstrap.servers={peer()}", f"here.bootstrap.servers={BOOTSTRAP}",
+            *[f"here.{k}={v}" for k, v in java(BOOTSTRAP).items()],
             "there->here.enabled=true", "here->there.enabled=true", "there->here.topics=orders-.*", "here->there.topics=bills-.*",
             "groups=readers-.*", "replication.factor=1", "offset.lag.max=0", "offset.flush.interval.ms=500", "tasks.max=2",
             "sync.group.offsets.enabled=true", "here.exactly.once.source.support=enabled", "there.exactly.once.source.support=enabled",
@@ -48,7 +50,7 @@ def mirror():
 def admin(bootstrap):
     """One admin client for each cluster: its futures end with it."""
     if bootstrap not in admins:
-        admins[bootstrap] = AdminClient({"bootstrap.servers": bootstrap})
+        admins[bootstrap] = AdminClient(librdkafka(bootstrap))
     return admins[bootstrap]
 
 
@@ -126,10 +128,10 @@ def offsets_of_groups_are_translated_both_ways():
         write(source, name, records(300))
         mirror()
         ends = [TopicPartition(name, p, 100) for p in range(PARTITIONS)]
-        consumer = Consumer({"bootstrap.servers": source, "group.id": group, "enable.auto.commit": False})
+        consumer = Consumer({**librdkafka(source), "group.id": group, "enable.auto.commit": False})
         consumer.commit(offsets=ends, asynchronous=False)
         consumer.close()
-        other = Consumer({"bootstrap.servers": target, "group.id": group, "enable.auto.commit": False})
+        other = Consumer({**librdkafka(target), "group.id": group, "enable.auto.commit": False})
 
         def left():
             """How many records each partition still has behind the group's place on the other side."""

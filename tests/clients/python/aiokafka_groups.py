@@ -9,6 +9,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 from harness.check import BOOTSTRAP, equal, fact, new_name, that, topic
+from harness.logins import python
 
 WAIT = 40
 
@@ -23,7 +24,7 @@ class Member:
     def __init__(self, group, name, **settings):
         self.got, self.name = set(), name
         self.consumer = AIOKafkaConsumer(
-            name, bootstrap_servers=BOOTSTRAP, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
+            name, **python(BOOTSTRAP), group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
             heartbeat_interval_ms=300, session_timeout_ms=10_000, fetch_max_wait_ms=50, **settings)
 
     async def __aenter__(self):
@@ -59,7 +60,7 @@ async def shared(members, partitions):
 
 
 async def fill(name, partitions, each):
-    async with AIOKafkaProducer(bootstrap_servers=BOOTSTRAP) as producer:
+    async with AIOKafkaProducer(**python(BOOTSTRAP)) as producer:
         await asyncio.gather(*[await producer.send(name, b"%d" % n, partition=p) for p in range(partitions) for n in range(each)])
 
 
@@ -107,7 +108,7 @@ def admin_describes_a_group_and_lists_its_offsets():
     async def body():
         name, group = topic("adm", 2), new_name("group")
         await fill(name, 2, 5)
-        admin = AIOKafkaAdminClient(bootstrap_servers=BOOTSTRAP)
+        admin = AIOKafkaAdminClient(**python(BOOTSTRAP))
         await admin.start()
         try:
             async with Member(group, name) as member:
@@ -124,12 +125,12 @@ def admin_describes_a_group_and_lists_its_offsets():
 
 
 def transactional(id):
-    return AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, transactional_id=id, transaction_timeout_ms=30_000)
+    return AIOKafkaProducer(**python(BOOTSTRAP), transactional_id=id, transaction_timeout_ms=30_000)
 
 
 async def committed(name, count):
     """The first `count` values that a reader of committed data gets from partition 0, and those behind up to the stable end."""
-    async with AIOKafkaConsumer(bootstrap_servers=BOOTSTRAP, isolation_level="read_committed", fetch_max_wait_ms=50) as consumer:
+    async with AIOKafkaConsumer(**python(BOOTSTRAP), isolation_level="read_committed", fetch_max_wait_ms=50) as consumer:
         where, values = TopicPartition(name, 0), []
         consumer.assign([where])
         consumer.seek(where, 0)
@@ -164,7 +165,7 @@ def a_consume_transform_produce_loop_moves_every_record_once():
     async def body():
         source, sink, group = topic("source", 2), topic("sink"), new_name("group")
         await fill(source, 2, 100)
-        settings = {"bootstrap_servers": BOOTSTRAP, "group_id": group, "auto_offset_reset": "earliest",
+        settings = {**python(BOOTSTRAP), "group_id": group, "auto_offset_reset": "earliest",
                     "enable_auto_commit": False, "isolation_level": "read_committed", "fetch_max_wait_ms": 50}
         async with transactional(new_name("id")) as producer, AIOKafkaConsumer(source, **settings) as consumer:
             moved, rounds = 0, 0
@@ -187,7 +188,7 @@ def a_consume_transform_produce_loop_moves_every_record_once():
                         await producer.commit_transaction()
                         moved += sum(map(len, taken.values()))
         equal(sorted(await committed(sink, 200)), sorted(b"%d/%d" % (p, n) for p in range(2) for n in range(100)), "what arrived")
-        async with AIOKafkaConsumer(bootstrap_servers=BOOTSTRAP, group_id=group) as reader:
+        async with AIOKafkaConsumer(**python(BOOTSTRAP), group_id=group) as reader:
             async def both():
                 return [await reader.committed(TopicPartition(source, p)) for p in range(2)] == [100, 100]
             await until(both, "the group's offsets")

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError, TopicAlreadyExistsError
 from harness.check import BOOTSTRAP, NODES, equal, fact, main, new_name, that, topic
+from harness.logins import python
 
 WAIT = 30
 
@@ -18,7 +19,7 @@ def run(coroutine):
 
 
 async def read(name, count, partition=0, offset=0, **settings):
-    consumer = AIOKafkaConsumer(bootstrap_servers=BOOTSTRAP, enable_auto_commit=False, auto_offset_reset="none", **settings)
+    consumer = AIOKafkaConsumer(**python(BOOTSTRAP), enable_auto_commit=False, auto_offset_reset="none", **settings)
     await consumer.start()
     try:
         where, records = TopicPartition(name, partition), []
@@ -33,7 +34,7 @@ async def read(name, count, partition=0, offset=0, **settings):
 
 
 async def send(name, records, **settings):
-    producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, **settings)
+    producer = AIOKafkaProducer(**python(BOOTSTRAP), **settings)
     await producer.start()
     try:
         sent = [await producer.send(name, partition=0, **r) for r in records]
@@ -82,7 +83,7 @@ def offsets_by_time_and_both_ends():
         name = topic("times")
         await send(name, [{"value": b"x", "timestamp_ms": 1_000_000 + 10 * i} for i in range(100)])
         where = TopicPartition(name, 0)
-        consumer = AIOKafkaConsumer(bootstrap_servers=BOOTSTRAP)
+        consumer = AIOKafkaConsumer(**python(BOOTSTRAP))
         await consumer.start()
         try:
             equal(await consumer.beginning_offsets([where]), {where: 0})
@@ -117,7 +118,7 @@ def errors_are_reported():
 @fact
 def admin_creates_grows_lists_deletes():
     async def body():
-        admin, name = AIOKafkaAdminClient(bootstrap_servers=BOOTSTRAP), new_name("admin")
+        admin, name = AIOKafkaAdminClient(**python(BOOTSTRAP)), new_name("admin")
         await admin.start()
         try:
             await admin.create_topics([NewTopic(name, 2, 1)])

@@ -4,6 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from harness.check import BOOTSTRAP, equal, fact, new_name, that, topic
+from harness.logins import python
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -19,7 +20,7 @@ class Member(ConsumerRebalanceListener):
     def __init__(self, group, name, **settings):
         self.got, self.given_up = set(), 0
         self.consumer = KafkaConsumer(
-            bootstrap_servers=BOOTSTRAP, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
+            **python(BOOTSTRAP), group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
             heartbeat_interval_ms=300, session_timeout_ms=10_000, fetch_max_wait_ms=50, **settings)
         self.consumer.subscribe([name], listener=self)
 
@@ -55,7 +56,7 @@ def share(members, partitions):
 
 
 def fill(name, partitions, each, **settings):
-    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, **settings)
+    producer = KafkaProducer(**python(BOOTSTRAP), **settings)
     for sent in [producer.send(name, b"%d" % n, partition=p) for p in range(partitions) for n in range(each)]:
         sent.get(WAIT)
     producer.close()
@@ -101,7 +102,7 @@ def what_a_member_leaves_goes_to_the_other():
 @fact
 def admin_lists_describes_moves_and_deletes_a_group():
     name, group = topic("adm", 2), new_name("group")
-    admin, member = KafkaAdminClient(bootstrap_servers=BOOTSTRAP), Member(group, name)
+    admin, member = KafkaAdminClient(**python(BOOTSTRAP)), Member(group, name)
     until([member], lambda: share([member], 2), "one member owns all")
     listed = {g["group_id"]: g for g in admin.list_groups()}
     equal((listed[group]["group_state"], listed[group]["group_type"]), ("Stable", "classic"), "listed")
@@ -119,14 +120,14 @@ def admin_lists_describes_moves_and_deletes_a_group():
 
 
 def transactional(id):
-    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, transactional_id=id, transaction_timeout_ms=30_000)
+    producer = KafkaProducer(**python(BOOTSTRAP), transactional_id=id, transaction_timeout_ms=30_000)
     producer.init_transactions()
     return producer
 
 
 def committed(name, count):
     """The values that a reader of committed data gets from partition 0 up to the stable end; waits until there are `count`."""
-    consumer = KafkaConsumer(bootstrap_servers=BOOTSTRAP, isolation_level="read_committed", fetch_max_wait_ms=50)
+    consumer = KafkaConsumer(**python(BOOTSTRAP), isolation_level="read_committed", fetch_max_wait_ms=50)
     where, values, deadline = TopicPartition(name, 0), [], time.monotonic() + WAIT
     consumer.assign([where])
     consumer.seek(where, 0)
@@ -165,7 +166,7 @@ def offsets_of_a_group_move_with_the_transaction():
         producer.send_offsets_to_transaction({where: OffsetAndMetadata(offset, "", -1)}, group)
         end()
     producer.close()
-    consumer, deadline = KafkaConsumer(bootstrap_servers=BOOTSTRAP, group_id=group), time.monotonic() + WAIT
+    consumer, deadline = KafkaConsumer(**python(BOOTSTRAP), group_id=group), time.monotonic() + WAIT
     while (got := consumer.committed(where)) != 7:
         that(time.monotonic() < deadline, f"committed: {got}")
     consumer.close()

@@ -5,13 +5,14 @@ import random
 import kafka
 import kafka_python_groups  # noqa: F401  registers its facts
 from harness.check import BOOTSTRAP, equal, fact, main, new_name, that, topic
+from harness.logins import python
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 
 def send(name, records, **settings):
-    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, **settings)
+    producer = KafkaProducer(**python(BOOTSTRAP), **settings)
     try:
         return [f.get(30) for f in [producer.send(name, partition=0, **r) for r in records]]
     finally:
@@ -19,7 +20,7 @@ def send(name, records, **settings):
 
 
 def read(name, count, offset=0):
-    consumer = KafkaConsumer(bootstrap_servers=BOOTSTRAP, enable_auto_commit=False, consumer_timeout_ms=20_000)
+    consumer = KafkaConsumer(**python(BOOTSTRAP), enable_auto_commit=False, consumer_timeout_ms=20_000)
     try:
         where = TopicPartition(name, 0)
         consumer.assign([where])
@@ -58,7 +59,7 @@ def gzip_headers_times_and_nulls_return():
 def offsets_by_time_and_both_ends():
     name = topic("times")
     send(name, [{"value": b"x", "timestamp_ms": 1_000_000 + 10 * i} for i in range(100)])
-    where, consumer = TopicPartition(name, 0), KafkaConsumer(bootstrap_servers=BOOTSTRAP)
+    where, consumer = TopicPartition(name, 0), KafkaConsumer(**python(BOOTSTRAP))
     equal((consumer.beginning_offsets([where]), consumer.end_offsets([where])), ({where: 0}, {where: 100}))
     for stamp, offset in ((0, 0), (1_000_001, 1), (1_000_990, 99)):
         equal(consumer.offsets_for_times({where: stamp})[where].offset, offset, f"first at {stamp}")
@@ -78,7 +79,7 @@ def a_record_over_the_limit_is_refused():
 
 @fact
 def admin_creates_lists_deletes():
-    admin, name = KafkaAdminClient(bootstrap_servers=BOOTSTRAP), new_name("admin")
+    admin, name = KafkaAdminClient(**python(BOOTSTRAP)), new_name("admin")
     admin.create_topics([NewTopic(name, 3, 1)])
     for failing, kind in ((lambda: admin.create_topics([NewTopic(name, 3, 1)]), TopicAlreadyExistsError),
                           (lambda: admin.delete_topics([new_name("nosuch")]), UnknownTopicOrPartitionError)):

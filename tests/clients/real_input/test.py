@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 
-from harness import brokers, raw
+from harness import brokers, logins, raw
 from harness.check import BOOTSTRAP, BROKER_KIND, TMP, Skip, equal, fact, main, that, topic
 
 LINES_COUNT = 300_000
@@ -93,7 +93,7 @@ def load(path, *command):
 @fact
 def esker_produce_loads_a_real_log_and_kcat_returns_its_bytes():
     esker, path, name = binary(), real_file(), topic("real")
-    load(path, esker, "produce", "--bootstrap", BOOTSTRAP, name)
+    load(path, esker, "produce", *logins.esker(BOOTSTRAP), name)
     back, = read_back(name)
     print(f"{path.stat().st_size} bytes, {LINES_COUNT} lines", file=sys.stderr)
     equal(digest(back), digest(path.read_bytes()), "digest of what came back")

@@ -69,6 +69,7 @@ func settings() *sarama.Config {
 	c.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
 	c.Consumer.Offsets.AutoCommit.Enable = false
 	c.Producer.Return.Successes = true
+	logIn(c)
 	return c
 }
 

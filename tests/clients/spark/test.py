@@ -8,9 +8,11 @@ os.environ.setdefault("PYSPARK_PIN_THREAD", "true")
 import pyspark
 from harness import installs
 from harness.check import BOOTSTRAP, TMP, equal, fact, main, new_name, topic
+from harness.logins import java, librdkafka
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+CONNECTION = {f"kafka.{name}": value for name, value in {"bootstrap.servers": BOOTSTRAP, **java(BOOTSTRAP)}.items()}
 state = {}
 
 
@@ -25,7 +27,7 @@ def spark():
 
 
 def kafka(reader, name, **options):
-    reader = reader.format("kafka").option("kafka.bootstrap.servers", BOOTSTRAP).option("subscribe", name)
+    reader = reader.format("kafka").options(**CONNECTION).option("subscribe", name)
     return reader.option("startingOffsets", "earliest").options(**options).load()
 
 
@@ -33,7 +35,7 @@ def write(name, rows):
     """Rows are (partition, key, value, milliseconds)."""
     frame = spark().createDataFrame(rows, "partition int, key string, value string, ms long")
     frame = frame.select("partition", f.col("key").cast("binary"), f.col("value").cast("binary"))
-    frame.write.format("kafka").option("kafka.bootstrap.servers", BOOTSTRAP).option("topic", name).save()
+    frame.write.format("kafka").options(**CONNECTION).option("topic", name).save()
 
 
 def rows(name, **options):
@@ -42,7 +44,7 @@ def rows(name, **options):
 
 
 def run(frame, name, checkpoint, mode="append"):
-    query = (frame.writeStream.format("kafka").option("kafka.bootstrap.servers", BOOTSTRAP).option("topic", name)
+    query = (frame.writeStream.format("kafka").options(**CONNECTION).option("topic", name)
              .option("checkpointLocation", str(checkpoint)).outputMode(mode).trigger(availableNow=True).start())
     if not query.awaitTermination(120):
         query.stop()
@@ -102,7 +104,7 @@ def aborted_transactions_are_skipped():
     from harness.records import write as plain
     from confluent_kafka import Producer
     name, checkpoint, sink = topic("txn", 1), TMP / new_name("checkpoint"), topic("sink", 1)
-    producer = Producer({"bootstrap.servers": BOOTSTRAP, "transactional.id": new_name("id")})
+    producer = Producer({**librdkafka(BOOTSTRAP), "transactional.id": new_name("id")})
     producer.init_transactions(30)
     want = []
     for number in range(12):

@@ -5,10 +5,12 @@ import time
 
 from harness import installs
 from harness.check import BOOTSTRAP, that
+from harness.logins import properties
 
 
 def command(java_class, *args):
-    return [*installs.java_command(), java_class, *map(str, args)]
+    login = ["--command-config", properties(BOOTSTRAP)] if "--bootstrap-server" in args and properties(BOOTSTRAP) else []
+    return [*installs.java_command(), java_class, *map(str, args), *login]
 
 
 def run(java_class, *args, stdin=None, code=0):

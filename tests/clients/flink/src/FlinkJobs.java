@@ -1,6 +1,7 @@
 package clients;
 
 import static clients.Facts.BOOTSTRAP;
+import static clients.Facts.CONNECTION;
 import static clients.Facts.equal;
 import static clients.Facts.get;
 import static clients.Facts.newName;
@@ -11,6 +12,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -57,14 +59,14 @@ final class FlinkJobs {
 
     private static String create(String prefix, int partitions) throws Exception {
         String name = newName(prefix);
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP))) {
+        try (Admin admin = Admin.create(CONNECTION)) {
             get(admin.createTopics(List.of(new NewTopic(name, partitions, Facts.FACTOR))).all());
         }
         return name;
     }
 
     private static void fill(String topic, int from, int to, long time) {
-        try (Producer<String, String> producer = new KafkaProducer<>(Map.of("bootstrap.servers", BOOTSTRAP),
+        try (Producer<String, String> producer = new KafkaProducer<>(CONNECTION,
                 new StringSerializer(), new StringSerializer())) {
             for (int i = from; i < to; i++) {
                 producer.send(new ProducerRecord<>(topic, i % PARTITIONS, time + i * 10L, null, "" + i));
@@ -77,7 +79,7 @@ final class FlinkJobs {
         List<String> values = new ArrayList<>();
         TopicPartition place = new TopicPartition(topic, 0);
         try (Consumer<String, String> consumer = new KafkaConsumer<>(
-                Map.of("bootstrap.servers", BOOTSTRAP, "isolation.level", "read_committed", "fetch.max.wait.ms", 100),
+                Facts.connectionWith("isolation.level", "read_committed", "fetch.max.wait.ms", 100),
                 new StringDeserializer(), new StringDeserializer())) {
             consumer.assign(List.of(place));
             consumer.seekToBeginning(List.of(place));
@@ -105,9 +107,15 @@ final class FlinkJobs {
         return environment;
     }
 
+    private static Properties connection() {
+        Properties connection = new Properties();
+        connection.putAll(CONNECTION);
+        return connection;
+    }
+
     private static KafkaSourceBuilder<String> source(String topic, String group) {
         return KafkaSource.<String>builder()
-                .setBootstrapServers(BOOTSTRAP)
+                .setProperties(connection())
                 .setTopics(topic)
                 .setGroupId(group)
                 .setStartingOffsets(OffsetsInitializer.earliest())
@@ -117,6 +125,7 @@ final class FlinkJobs {
     private static KafkaSink<String> sink(String topic) {
         return KafkaSink.<String>builder()
                 .setBootstrapServers(BOOTSTRAP)
+                .setKafkaProducerConfig(connection())
                 .setDeliveryGuarantee(DeliveryGuarantee.EXACTLY_ONCE)
                 .setTransactionalIdPrefix(topic)
                 .setProperty("transaction.timeout.ms", "60000")
@@ -151,7 +160,7 @@ final class FlinkJobs {
         found.forEach(value -> copies.merge(value, 1, Integer::sum));
         equal(copies.size(), 2 * HALF, "different records");
         equal(found.size(), 2 * HALF, "records");
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP))) {
+        try (Admin admin = Admin.create(CONNECTION)) {
             Facts.waitFor("the group's offsets", () -> get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata())
                     .values().stream().mapToLong(o -> o.offset()).sum() == 2 * HALF);
         }

@@ -1,6 +1,6 @@
 package clients;
 
-import static clients.Facts.BOOTSTRAP;
+import static clients.Facts.CONNECTION;
 import static clients.Facts.FACTOR;
 import static clients.Facts.NODES;
 import static clients.Facts.equal;
@@ -55,7 +55,7 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /** The admin client: topics, settings, records, offsets, directories, producers, the cluster. */
 final class Administration implements AutoCloseable {
-    private final Admin admin = Admin.create(Map.of("bootstrap.servers", (Object) BOOTSTRAP));
+    private final Admin admin = Admin.create(CONNECTION);
 
     void register(Facts facts) {
         facts.add("admin_creates_describes_and_deletes_topics", this::topics);

@@ -1,6 +1,6 @@
 package clients;
 
-import static clients.Facts.BOOTSTRAP;
+import static clients.Facts.CONNECTION;
 import static clients.Facts.equal;
 import static clients.Facts.fails;
 import static clients.Facts.get;
@@ -31,7 +31,7 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /** The admin client on what concerns the whole cluster: leaders, replicas, features, the metadata quorum. */
 final class Cluster implements AutoCloseable {
-    private final Admin admin = Admin.create(Map.of("bootstrap.servers", (Object) BOOTSTRAP));
+    private final Admin admin = Admin.create(CONNECTION);
     private final Administration administration;
 
     Cluster(Administration administration) {

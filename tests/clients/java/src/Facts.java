@@ -2,8 +2,14 @@ package clients;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.Reader;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.Properties;
 import java.util.UUID;
@@ -17,6 +23,8 @@ import org.apache.kafka.common.errors.TopicExistsException;
 final class Facts {
     static final String BOOTSTRAP = System.getenv().getOrDefault("BOOTSTRAP", "127.0.0.1:9092");
     static final List<String> NODES = List.of(System.getenv().getOrDefault("NODES", BOOTSTRAP).split(","));
+    /** Settings that lead a client there; in a run with logins also those by which it says who it is. */
+    static final Map<String, Object> CONNECTION = connection();
     /** Of topics that a test makes. */
     static final short FACTOR = Short.parseShort(System.getenv().getOrDefault("FACTOR", "1"));
     /** Times by which waits are longer, where faults go on meanwhile. */
@@ -32,6 +40,30 @@ final class Facts {
         return version.getProperty("version");
     }
 
+    private static Map<String, Object> connection() {
+        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", BOOTSTRAP));
+        String file = System.getenv("ESKER_SASL_PROPERTIES");
+        if (file != null) {
+            Properties login = new Properties();
+            try (Reader text = Files.newBufferedReader(Path.of(file))) {
+                login.load(text);
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+            login.forEach((name, value) -> settings.put((String) name, value));
+        }
+        return Map.copyOf(settings);
+    }
+
+    /** The same with more settings: names and values in turn. */
+    static Map<String, Object> connectionWith(Object... more) {
+        Map<String, Object> settings = new HashMap<>(CONNECTION);
+        for (int i = 0; i < more.length; i += 2) {
+            settings.put((String) more[i], more[i + 1]);
+        }
+        return settings;
+    }
+
     interface Body {
         void run() throws Exception;
     }
@@ -42,6 +74,13 @@ final class Facts {
 
     void add(String name, Body body) {
         facts.add(new Fact(name, body));
+    }
+
+    /** A fact that only who asks for it by SPECIAL can have: it needs a broker of another kind. */
+    void addSpecial(String name, Body body) {
+        if (name.equals(System.getenv("SPECIAL"))) {
+            add(name, body);
+        }
     }
 
     int runAll() {

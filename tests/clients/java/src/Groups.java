@@ -1,6 +1,6 @@
 package clients;
 
-import static clients.Facts.BOOTSTRAP;
+import static clients.Facts.CONNECTION;
 import static clients.Facts.equal;
 import static clients.Facts.fails;
 import static clients.Facts.get;
@@ -310,7 +310,7 @@ final class Groups {
     }
 
     private GroupType type(String group) throws Exception {
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP))) {
+        try (Admin admin = Admin.create(CONNECTION)) {
             return get(admin.listGroups().all()).stream()
                     .filter(listing -> listing.groupId().equals(group))
                     .map(listing -> listing.type().orElse(GroupType.UNKNOWN))
@@ -324,7 +324,7 @@ final class Groups {
         Map<String, GroupType> groups = new TreeMap<>();
         groups.put(newName("classic"), GroupType.CLASSIC);
         groups.put(newName("consumer"), GroupType.CONSUMER);
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP))) {
+        try (Admin admin = Admin.create(CONNECTION)) {
             for (Map.Entry<String, GroupType> group : groups.entrySet()) {
                 Map<String, Object> settings = group.getValue() == GroupType.CLASSIC ? classic(EAGER) : consumerProtocol();
                 try (Member member = new Member(group.getKey(), settings).subscribe(topic)) {
@@ -359,7 +359,7 @@ final class Groups {
         String topic = administration.create("moving", 2, Map.of());
         String group = newName("group");
         TopicPartition first = new TopicPartition(topic, 0);
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP))) {
+        try (Admin admin = Admin.create(CONNECTION)) {
             try (Member member = new Member(group, classic(EAGER)).subscribe(topic)) {
                 until(List.of(member), "one member owns all", () -> share(2, member));
                 member.consumer.commitSync(Map.of(first, new OffsetAndMetadata(3)));
@@ -380,7 +380,7 @@ final class Groups {
     private void removing(Map<String, Object> settings) throws Exception {
         String topic = administration.create("removing", 1, Map.of());
         String group = newName("group");
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP))) {
+        try (Admin admin = Admin.create(CONNECTION)) {
             try (Member member = new Member(group, named("desk-1", settings)).subscribe(topic)) {
                 until(List.of(member), "one member owns all", () -> share(1, member));
             }

@@ -17,6 +17,8 @@ final class Main {
             administration.register(facts);
             cluster.register(facts);
             new Groups(administration).register(facts);
+            new Load(administration).register(facts);
+            new Rights(administration).register(facts);
             failed = facts.runAll();
         }
         System.exit(failed == 0 ? 0 : 1);

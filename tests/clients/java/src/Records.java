@@ -1,6 +1,6 @@
 package clients;
 
-import static clients.Facts.BOOTSTRAP;
+import static clients.Facts.CONNECTION;
 import static clients.Facts.FACTOR;
 import static clients.Facts.NODES;
 import static clients.Facts.equal;
@@ -63,14 +63,14 @@ final class Records implements AutoCloseable {
 
     static Producer<byte[], byte[]> producer(Map<String, Object> settings) {
         Properties p = new Properties();
-        p.put("bootstrap.servers", BOOTSTRAP);
+        p.putAll(CONNECTION);
         p.putAll(settings);
         return new KafkaProducer<>(p, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
     static Consumer<byte[], byte[]> consumer(Map<String, Object> settings) {
         Properties p = new Properties();
-        p.put("bootstrap.servers", BOOTSTRAP);
+        p.putAll(CONNECTION);
         p.put("auto.offset.reset", "none");
         p.put("enable.auto.commit", "false");
         p.put("allow.auto.create.topics", "false");

@@ -34,7 +34,7 @@ import org.apache.kafka.common.errors.TransactionalIdNotFoundException;
 
 /** A transaction is seen whole or not at all, and its producer is the only one. */
 final class Transactions implements AutoCloseable {
-    private final Admin admin = Admin.create(Map.of("bootstrap.servers", Facts.BOOTSTRAP));
+    private final Admin admin = Admin.create(Facts.CONNECTION);
 
     void register(Facts facts) {
         facts.add("committed_transactions_are_read_and_aborted_ones_are_not", this::committedAndAborted);

@@ -51,6 +51,17 @@ pub fn config() -> ClientConfig {
     config
         .set("bootstrap.servers", bootstrap)
         .set("fetch.wait.max.ms", "50");
+    // In a run with logins: who it is.
+    let told = |name| std::env::var(format!("ESKER_SASL_{name}")).ok();
+    if let (Some(mechanism), Some(user), Some(password)) =
+        (told("MECHANISM"), told("USER"), told("PASSWORD"))
+    {
+        config
+            .set("security.protocol", "SASL_PLAINTEXT")
+            .set("sasl.mechanisms", mechanism)
+            .set("sasl.username", user)
+            .set("sasl.password", password);
+    }
     config
 }
 

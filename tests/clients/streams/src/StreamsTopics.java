@@ -1,6 +1,6 @@
 package clients;
 
-import static clients.Facts.BOOTSTRAP;
+import static clients.Facts.CONNECTION;
 import static clients.Facts.newName;
 import static clients.Facts.that;
 
@@ -34,7 +34,7 @@ import org.apache.kafka.streams.Topology;
 final class StreamsTopics implements AutoCloseable {
     static final long WAIT_SECONDS = 60 * Facts.PATIENCE;
 
-    final Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP));
+    final Admin admin = Admin.create(CONNECTION);
 
     String create(String prefix, int partitions) throws Exception {
         String name = newName(prefix);
@@ -45,7 +45,7 @@ final class StreamsTopics implements AutoCloseable {
     record Line(int partition, long time, String key, String value) {}
 
     void write(String topic, List<Line> lines) {
-        try (Producer<String, String> producer = new KafkaProducer<>(Map.of("bootstrap.servers", BOOTSTRAP),
+        try (Producer<String, String> producer = new KafkaProducer<>(CONNECTION,
                 new StringSerializer(), new StringSerializer())) {
             for (Line line : lines) {
                 producer.send(new ProducerRecord<>(topic, line.partition, line.time, line.key, line.value));
@@ -57,7 +57,7 @@ final class StreamsTopics implements AutoCloseable {
     <V> List<ConsumerRecord<String, V>> read(String topic, Deserializer<V> values, String what,
             Predicate<List<ConsumerRecord<String, V>>> enough) throws Exception {
         List<ConsumerRecord<String, V>> records = new ArrayList<>();
-        Map<String, Object> settings = Map.of("bootstrap.servers", BOOTSTRAP, "isolation.level", "read_committed",
+        Map<String, Object> settings = Facts.connectionWith("isolation.level", "read_committed",
                 "fetch.max.wait.ms", 100);
         try (Consumer<String, V> consumer = new KafkaConsumer<>(settings, new StringDeserializer(), values)) {
             List<TopicPartition> all = consumer.partitionsFor(topic).stream()
@@ -89,7 +89,7 @@ final class StreamsTopics implements AutoCloseable {
     static Properties settings(String application, String instance) {
         Properties settings = new Properties();
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, application);
-        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, BOOTSTRAP);
+        settings.putAll(CONNECTION);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, new File(System.getenv("TEST_TMP"), "state-" + instance).toString());
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
