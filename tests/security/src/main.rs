@@ -2,12 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+mod matrix;
 mod peer;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
+        Some("matrix") => matrix::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         _ => {
             eprintln!("usage: trespass matrix|nodes|login [OPTION]...");
             ExitCode::from(2)

@@ -5,13 +5,13 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// One connection. Frames go out and come in as they are, without their length.
-pub struct Peer {
+pub(crate) struct Peer {
     stream: TcpStream,
 }
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub(crate) enum Reply {
     Frame(Vec<u8>),
     /// The other end closed the connection instead.
     Closed,
@@ -21,7 +21,7 @@ pub enum Reply {
 
 impl Peer {
     /// Connects; `patience` bounds each later wait.
-    pub fn connect(address: &str, patience: Duration) -> io::Result<Peer> {
+    pub(crate) fn connect(address: &str, patience: Duration) -> io::Result<Peer> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
@@ -30,18 +30,18 @@ impl Peer {
     }
 
     /// Sends bytes without a length before them.
-    pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         let mut whole = Vec::with_capacity(4 + frame.len());
         whole.extend_from_slice(&(frame.len() as u32).to_be_bytes());
         whole.extend_from_slice(frame);
         self.send_raw(&whole)
     }
 
-    pub fn receive(&mut self) -> Reply {
+    pub(crate) fn receive(&mut self) -> Reply {
         let mut length = [0; 4];
         let mut read = |into: &mut [u8]| match self.stream.read_exact(into) {
             Ok(()) => None,
@@ -58,7 +58,7 @@ impl Peer {
     }
 
     /// Sends a frame and returns what comes of it. A connection that is closed while we send counts as closed.
-    pub fn ask(&mut self, frame: &[u8]) -> Reply {
+    pub(crate) fn ask(&mut self, frame: &[u8]) -> Reply {
         match self.send(frame) {
             Ok(()) => self.receive(),
             Err(_) => Reply::Closed,

@@ -1,0 +1,324 @@
+//! The matrix: every API, version and asker with every kind of resource, asked of Esker and compared with what Kafka answered.
+//!
+//! `--record` asks Kafka first and writes its answers anew; `--only API` (repeated) asks of some APIs alone; `--verbose` shows every
+//! explained difference as well. Succeeds with no unexplained difference only. Versions that one of both does not offer are not
+//! compared, and counted.
+
+mod answers;
+mod ask;
+mod brokers;
+mod cases;
+mod explained;
+mod people;
+mod shape;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::process::ExitCode;
+
+use wire::{AnyMessage, ApiKey, Uuid};
+
+use answers::{Answers, Recorded};
+use ask::Stage;
+use brokers::Broker;
+use cases::{Row, Scene, Target};
+use explained::Difference;
+use people::PEOPLE;
+
+#[derive(Default)]
+struct Options {
+    record: bool,
+    verbose: bool,
+    only: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let mut options = Options::default();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--record" => options.record = true,
+            "--verbose" => options.verbose = true,
+            "--only" => options.only.extend(words.next().cloned()),
+            other => {
+                eprintln!(
+                    "matrix: unknown option {other}; known are --record, --verbose and --only API"
+                );
+                return ExitCode::from(2);
+            }
+        }
+    }
+    match compare(&options) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("matrix: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare(options: &Options) -> io::Result<usize> {
+    let is_meant =
+        |api: &ApiKey| options.only.is_empty() || options.only.iter().any(|o| o == api.name());
+    let apis: Vec<ApiKey> = ApiKey::ALL.into_iter().filter(is_meant).collect();
+    if options.record {
+        let mut kafka = Stage::set(Broker::kafka()?)?;
+        let offered = kafka.versions()?;
+        for (api, recorded) in ask_all(&mut kafka, &apis, &offered)? {
+            answers::save(api, &recorded)?;
+        }
+    }
+    let mut recorded = BTreeMap::new();
+    for api in apis {
+        if let Some(answers) = answers::load(api)? {
+            recorded.insert(api.key(), (api, answers));
+        }
+    }
+    let mut esker = Stage::set(Broker::esker()?)?;
+    let offered = esker.versions()?;
+    let mut table = Table::default();
+    let asked: Vec<ApiKey> = recorded.values().map(|(api, _)| *api).collect();
+    for (api, got) in ask_all(&mut esker, &asked, &offered)? {
+        let (_, wanted) = &recorded[&api.key()];
+        table.add(api, wanted, &got, options);
+    }
+    if !esker.broker.is_alive() {
+        return Err(io::Error::other("the broker is gone"));
+    }
+    Ok(table.end())
+}
+
+/// Quiet cases of all APIs come first: what others leave behind would be seen in lists.
+fn ask_all(
+    stage: &mut Stage,
+    apis: &[ApiKey],
+    offered: &[(ApiKey, i16, i16)],
+) -> io::Result<Vec<(ApiKey, Recorded)>> {
+    let rows = cases::all();
+    let mut all: BTreeMap<i16, (ApiKey, Recorded)> = BTreeMap::new();
+    for api in apis {
+        let row = offered.iter().find(|(key, _, _)| key == api);
+        let versions = row.map(|(_, min, max)| (*min, *max));
+        let recorded = Recorded {
+            versions,
+            ..Recorded::default()
+        };
+        all.insert(api.key(), (*api, recorded));
+    }
+    for is_loud in [false, true] {
+        for row in &rows {
+            let Some((_, recorded)) = all.get_mut(&row.api.key()) else {
+                continue;
+            };
+            let Some((min, max)) = recorded.versions else {
+                continue;
+            };
+            for target in row
+                .targets
+                .iter()
+                .filter(|target| target.is_loud() == is_loud)
+            {
+                let case = recorded.cases.entry(row.label(*target)).or_default();
+                for version in min..=max {
+                    for person in &PEOPLE {
+                        let answer = ask_one(stage, row, *target, version, person.name)?;
+                        if let Some(answer) = answer {
+                            case.insert((version, person.name.to_owned()), answer);
+                        }
+                    }
+                }
+            }
+            recorded.cases.retain(|_, answers| !answers.is_empty());
+        }
+    }
+    for (api, recorded) in all.values_mut() {
+        if recorded.versions.is_none() {
+            ask_unserved(stage, *api, recorded)?;
+        }
+    }
+    Ok(all.into_values().collect())
+}
+
+fn ask_one(
+    stage: &mut Stage,
+    row: &Row,
+    target: Target,
+    version: i16,
+    who: &'static str,
+) -> io::Result<Option<String>> {
+    let id_of = |name: &str| {
+        let mut ids = stage.ids.iter();
+        ids.find(|(_, known)| *known == name)
+            .map_or(Uuid::ZERO, |(id, _)| *id)
+    };
+    let mut scene = Scene {
+        version,
+        target,
+        there_id: id_of("there"),
+        other_id: id_of("other"),
+        fresh: String::new(),
+        fresh_id: Uuid::ZERO,
+    };
+    if target.is_loud() {
+        scene.fresh = stage.fresh_name();
+    }
+    if (row.make)(&scene).is_none() {
+        return Ok(None);
+    }
+    match target {
+        Target::MadeTopic | Target::MadeTopicById => {
+            scene.fresh_id = stage.make_topic(&scene.fresh, 1)?
+        }
+        Target::MadeGroup => stage.make_group(&scene.fresh)?,
+        _ => (),
+    }
+    let Some(request) = (row.make)(&scene) else {
+        return Ok(None);
+    };
+    let outcome = stage.ask(who, version, &request)?;
+    Ok(Some(stage.words(
+        outcome,
+        Some(scene.fresh_id),
+        cases::is_ordered(row.api),
+    )))
+}
+
+/// An API that is not for users: nothing but an empty request can be meant, and it is refused.
+fn ask_unserved(stage: &mut Stage, api: ApiKey, recorded: &mut Recorded) -> io::Result<()> {
+    let name = format!("{}Request", api.name());
+    let Some(message) = wire::any::ALL
+        .iter()
+        .find(|message: &&AnyMessage| message.name == name)
+    else {
+        return Ok(());
+    };
+    let mut answers = Answers::new();
+    for version in api.min_version()..=api.max_version_stable() {
+        let body = message
+            .default_bytes(version)
+            .and_then(wire::Encoded::into_bytes);
+        let body = body.map_err(io::Error::other)?;
+        for person in &PEOPLE {
+            let outcome = stage.ask_bytes(person.name, api, version, &body)?;
+            let answer = stage.words(outcome, None, true);
+            answers.insert((version, person.name.to_owned()), answer);
+        }
+    }
+    recorded.cases.insert("unserved".to_owned(), answers);
+    Ok(())
+}
+
+#[derive(Default)]
+struct Table {
+    rows: Vec<String>,
+    sums: [usize; 4],
+    reasons: BTreeMap<&'static str, usize>,
+    /// Answers of both, and who got them, for each API and case.
+    shown: BTreeMap<(String, String, String, String), Answers>,
+    apart: Vec<String>,
+}
+
+impl Table {
+    fn add(&mut self, api: ApiKey, kafka: &Recorded, esker: &Recorded, options: &Options) {
+        let versions = match (kafka.versions, esker.versions) {
+            (Some((a, b)), Some((c, d))) if a.max(c) <= b.min(d) => {
+                format!("{}-{}", a.max(c), b.min(d))
+            }
+            (None, _) => "nodes".to_owned(),
+            _ => "none".to_owned(),
+        };
+        if kafka.versions.is_some() && kafka.versions != esker.versions {
+            let range = |versions: Option<(i16, i16)>| match versions {
+                Some((first, last)) => format!("{first}-{last}"),
+                None => "none".to_owned(),
+            };
+            self.apart.push(format!(
+                "{}: Kafka offers {}, Esker {}",
+                api.name(),
+                range(kafka.versions),
+                range(esker.versions)
+            ));
+        }
+        let [mut all, mut equal, mut explained, mut unexplained] = [0_usize; 4];
+        for (case, wanted) in &kafka.cases {
+            for (at, kafka_answer) in wanted {
+                let Some(answer) = esker.cases.get(case).and_then(|answers| answers.get(at)) else {
+                    continue;
+                };
+                all += 1;
+                if answer == kafka_answer {
+                    equal += 1;
+                    continue;
+                }
+                let reason = explained::reason(&Difference {
+                    api,
+                    version: at.0,
+                    case,
+                    who: &at.1,
+                    kafka: kafka_answer,
+                    esker: answer,
+                    is_served: kafka.versions.is_some(),
+                });
+                match reason {
+                    Some(reason) => {
+                        explained += 1;
+                        *self.reasons.entry(reason).or_default() += 1;
+                    }
+                    None => unexplained += 1,
+                }
+                if reason.is_none() || options.verbose {
+                    let case = format!(
+                        "{} {case}{}",
+                        api.name(),
+                        reason.map_or(String::new(), |r| format!(" ({r})"))
+                    );
+                    let key = (case, kafka_answer.clone(), answer.clone(), String::new());
+                    let shown = self.shown.entry(key).or_default();
+                    shown.insert(at.clone(), String::new());
+                }
+            }
+        }
+        for (sum, count) in self
+            .sums
+            .iter_mut()
+            .zip([all, equal, explained, unexplained])
+        {
+            *sum += count;
+        }
+        self.rows.push(format!(
+            "{:<30} {versions:>8} {all:>7} {equal:>7} {explained:>9} {unexplained:>11}",
+            api.name()
+        ));
+    }
+
+    /// Prints everything, and returns how many differences have no reason.
+    fn end(self) -> usize {
+        for ((case, kafka, esker, _), who) in &self.shown {
+            let who: Vec<String> = answers::gathered(who).into_values().collect();
+            println!(
+                "{case}\n  {}\n  Kafka {kafka}\n  Esker {esker}",
+                who.join(" ")
+            );
+        }
+        println!(
+            "{:<30} {:>8} {:>7} {:>7} {:>9} {:>11}",
+            "API", "versions", "cases", "equal", "explained", "unexplained"
+        );
+        for row in &self.rows {
+            println!("{row}");
+        }
+        let [all, equal, explained, unexplained] = self.sums;
+        println!(
+            "{:<39} {all:>7} {equal:>7} {explained:>9} {unexplained:>11}",
+            "all"
+        );
+        for (reason, count) in &self.reasons {
+            println!("explained {count:>5}: {reason}");
+        }
+        for line in &self.apart {
+            println!("not compared: {line}");
+        }
+        unexplained
+    }
+}
