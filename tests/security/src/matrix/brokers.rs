@@ -64,7 +64,7 @@ impl Broker {
         let settings = format!(
             "{}log.dirs={}\nlisteners={},CONTROLLER://{controller}\n\
              listener.security.protocol.map=NAMED:SASL_PLAINTEXT,OPEN:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT\n\
-             controller.quorum.voters=1@{controller}\ncontroller.listener.names=CONTROLLER\n\
+             controller.quorum.bootstrap.servers={controller}\ncontroller.listener.names=CONTROLLER\n\
              inter.broker.listener.name=NAMED\n\
              sasl.mechanism.inter.broker.protocol=PLAIN\nsasl.mechanism.controller.protocol=PLAIN\n\
              listener.name.controller.plain.sasl.jaas.config={}\n",
@@ -81,7 +81,7 @@ impl Broker {
             command
         };
         let formatted = java()
-            .args(["kafka.tools.StorageTool", "format", "-g"])
+            .args(["kafka.tools.StorageTool", "format", "--standalone"])
             .args(["-t", "bWF0cml4LW9mLXJpZ2h0cw", "-c"])
             .arg(&file)
             .output()?;

@@ -13,7 +13,7 @@ use wire::messages::{
 use wire::{ApiKey, Uuid};
 
 use super::Target::{self, Absent, All, ById, Ghost, MadeGroup, Other, OtherById, Several, There};
-use super::{NAMES, Row, STRANGER, Scene, noted, row};
+use super::{GHOST, NAMES, Row, STRANGER, Scene, noted, row};
 
 const ONE: &[Target] = &[There, Absent, Other];
 const TOPICS: &[Target] = &[There, Absent, Other, Several, ById, OtherById, Ghost];
@@ -250,7 +250,7 @@ fn descriptions() -> Vec<Row> {
             (s.version >= 6).then(|| {
                 AnyRequest::FindCoordinator(FindCoordinatorRequest {
                     key_type: 2,
-                    coordinator_keys: vec![format!("there:{}:0", s.there_id)],
+                    coordinator_keys: vec![format!("there:{GHOST}:0")],
                     ..Default::default()
                 })
             })
