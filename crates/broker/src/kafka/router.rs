@@ -400,24 +400,26 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::DeleteAcls => with(call, reader, acls::on_delete_acls),
         ApiKey::SaslHandshake => with(call, reader, sasl::on_handshake),
         ApiKey::SaslAuthenticate => with(call, reader, sasl::on_authenticate),
-        ApiKey::CreateDelegationToken => tell(call, key, reader, |request, _| {
-            delegation_tokens::create(request, version)
+        ApiKey::CreateDelegationToken => tell(call, key, reader, |request, view| {
+            delegation_tokens::create(request, version, view.asker)
         }),
-        ApiKey::RenewDelegationToken => {
-            tell(call, key, reader, |_: &RenewDelegationTokenRequest, _| {
-                delegation_tokens::renew()
-            })
-        }
-        ApiKey::ExpireDelegationToken => {
-            tell(call, key, reader, |_: &ExpireDelegationTokenRequest, _| {
-                delegation_tokens::expire()
-            })
-        }
+        ApiKey::RenewDelegationToken => tell(
+            call,
+            key,
+            reader,
+            |_: &RenewDelegationTokenRequest, view| delegation_tokens::renew(view.asker),
+        ),
+        ApiKey::ExpireDelegationToken => tell(
+            call,
+            key,
+            reader,
+            |_: &ExpireDelegationTokenRequest, view| delegation_tokens::expire(view.asker),
+        ),
         ApiKey::DescribeDelegationToken => tell(
             call,
             key,
             reader,
-            |_: &DescribeDelegationTokenRequest, _| delegation_tokens::describe(),
+            |_: &DescribeDelegationTokenRequest, view| delegation_tokens::describe(view.asker),
         ),
         ApiKey::DescribeClientQuotas => tell(call, key, reader, |request, _| {
             describe_client_quotas::handle(request)
