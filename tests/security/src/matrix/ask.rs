@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::any::{AnyRequest, AnyResponse, decode_response};
 use wire::messages::{
-    ApiVersionsRequest, CreateAclsRequest, CreateTopicsRequest, DescribeAclsRequest,
-    FindCoordinatorRequest, MetadataRequest, MetadataResponse, OffsetCommitRequest, RequestHeader,
-    ResponseHeader, SaslAuthenticateRequest, SaslHandshakeRequest,
+    AddPartitionsToTxnRequest, ApiVersionsRequest, ConsumerGroupHeartbeatRequest,
+    CreateAclsRequest, CreateTopicsRequest, DescribeAclsRequest, FindCoordinatorRequest,
+    MetadataRequest, MetadataResponse, OffsetCommitRequest, RequestHeader, ResponseHeader,
+    SaslAuthenticateRequest, SaslHandshakeRequest, add_partitions_to_txn_request as added,
     create_acls_request::AclCreation, create_topics_request::CreatableTopic,
     metadata_request::MetadataRequestTopic, offset_commit_request as commit,
 };
@@ -287,20 +288,19 @@ impl Stage {
         }
     }
 
-    /// A group without members that has committed offsets in `there`.
+    /// A group without members that has committed offsets in `there` and `other`.
     pub(crate) fn make_group(&mut self, name: &str) -> io::Result<()> {
-        let partition = commit::OffsetCommitRequestPartition {
-            committed_offset: 1,
+        let topics = ["there", "other"].map(|name| commit::OffsetCommitRequestTopic {
+            name: name.to_owned(),
+            partitions: vec![commit::OffsetCommitRequestPartition {
+                committed_offset: 1,
+                ..Default::default()
+            }],
             ..Default::default()
-        };
-        let topic = commit::OffsetCommitRequestTopic {
-            name: "there".to_owned(),
-            partitions: vec![partition],
-            ..Default::default()
-        };
+        });
         let request = OffsetCommitRequest {
             group_id: name.to_owned(),
-            topics: vec![topic],
+            topics: topics.into(),
             ..OffsetCommitRequest::default()
         };
         self.prepare(8, AnyRequest::OffsetCommit(request), |answer| {
@@ -310,10 +310,53 @@ impl Stage {
         Ok(())
     }
 
-    pub(crate) fn make_transactional_id(&mut self, name: &str) -> io::Result<()> {
+    /// A group whose member is subscribed to both.
+    pub(crate) fn make_consumers(&mut self, name: &str) -> io::Result<()> {
+        let request = ConsumerGroupHeartbeatRequest {
+            group_id: name.to_owned(),
+            member_id: "stranger".to_owned(),
+            rebalance_timeout_ms: 60_000,
+            subscribed_topic_names: Some(vec!["there".to_owned(), "other".to_owned()]),
+            topic_partitions: Some(Vec::new()),
+            ..ConsumerGroupHeartbeatRequest::default()
+        };
+        self.prepare(1, AnyRequest::ConsumerGroupHeartbeat(request), |answer| {
+            matches!(answer, AnyResponse::ConsumerGroupHeartbeat(answer) if answer.error_code == 0)
+        })?;
+        Ok(())
+    }
+
+    pub(crate) fn make_transactional_id(&mut self, name: &str) -> io::Result<(i64, i16)> {
         let request = super::cases::init_producer_id(Some(name));
-        self.prepare(4, AnyRequest::InitProducerId(request), |answer| {
+        let answer = self.prepare(4, AnyRequest::InitProducerId(request), |answer| {
             matches!(answer, AnyResponse::InitProducerId(answer) if answer.error_code == 0)
+        })?;
+        match answer {
+            AnyResponse::InitProducerId(answer) => Ok((answer.producer_id, answer.producer_epoch)),
+            _ => Ok((-1, -1)),
+        }
+    }
+
+    /// A transaction that nobody ends before its time.
+    pub(crate) fn make_transaction(&mut self, name: &str) -> io::Result<()> {
+        let (id, epoch) = self.make_transactional_id(name)?;
+        let topics = ["there", "other"].map(|name| added::AddPartitionsToTxnTopic {
+            name: name.to_owned(),
+            partitions: vec![0],
+        });
+        let request = AddPartitionsToTxnRequest {
+            v3_and_below_transactional_id: name.to_owned(),
+            v3_and_below_producer_id: id,
+            v3_and_below_producer_epoch: epoch,
+            v3_and_below_topics: topics.into(),
+            ..AddPartitionsToTxnRequest::default()
+        };
+        self.prepare(3, AnyRequest::AddPartitionsToTxn(request), |answer| {
+            matches!(answer, AnyResponse::AddPartitionsToTxn(answer)
+            if answer.results_by_topic_v3_and_below.iter().all(|topic| {
+                let mut all = topic.results_by_partition.iter();
+                all.all(|partition| partition.partition_error_code == 0)
+            }))
         })?;
         Ok(())
     }

@@ -121,14 +121,15 @@ impl Drop for Broker {
     }
 }
 
-/// Settings that mean the same to both. Groups begin at once; topics come to be by asking, so that this is asked about, too.
+/// Settings that mean the same to both. Groups begin at once; topics come to be by asking, so that this is asked about, too. Records
+/// stay, though they say that they are old.
 fn common() -> String {
     format!(
         "process.roles=broker,controller\nnode.id=1\nnum.partitions=1\ndefault.replication.factor=1\n\
          offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
          transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
          transaction.state.log.num.partitions=1\ngroup.initial.rebalance.delay.ms=0\n\
-         auto.create.topics.enable=true\nmin.insync.replicas=1\n\
+         auto.create.topics.enable=true\nlog.retention.ms=-1\nmin.insync.replicas=1\n\
          authorizer.class.name={AUTHORIZER}\nsuper.users=User:super\n\
          sasl.enabled.mechanisms=PLAIN\nlistener.name.named.plain.sasl.jaas.config={}\n",
         jaas()

@@ -11,6 +11,7 @@ mod cases;
 mod explained;
 mod people;
 mod shape;
+mod table;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,8 +23,8 @@ use answers::{Answers, Recorded};
 use ask::Stage;
 use brokers::Broker;
 use cases::{Row, Scene, Target};
-use explained::Difference;
 use people::PEOPLE;
+use table::Table;
 
 /// APIs that Kafka 4.3 does not have: there is nothing to compare with.
 const NEWER: &[ApiKey] = &[
@@ -96,12 +97,12 @@ fn compare(options: &Options) -> io::Result<usize> {
         recorded[&api.key()].1.versions.is_none()
     })? {
         let (_, wanted) = &recorded[&api.key()];
-        table.add(api, wanted, &got, options);
+        table.add(api, wanted, &got, options.verbose);
     }
     if !esker.broker.is_alive() {
         return Err(io::Error::other("the broker is gone"));
     }
-    Ok(table.end())
+    Ok(table.end(NEWER))
 }
 
 /// Quiet cases of all APIs come first: what others leave behind would be seen in lists. APIs that Kafka has for nodes alone are asked
@@ -188,6 +189,8 @@ fn ask_one(
             scene.fresh_id = stage.make_topic(&scene.fresh, 1)?
         }
         Target::MadeGroup => stage.make_group(&scene.fresh)?,
+        Target::MadeConsumers => stage.make_consumers(&scene.fresh)?,
+        Target::MadeTransaction => stage.make_transaction(&scene.fresh)?,
         _ => (),
     }
     let Some(request) = (row.make)(&scene) else {
@@ -224,120 +227,4 @@ fn ask_unserved(stage: &mut Stage, api: ApiKey, recorded: &mut Recorded) -> io::
     }
     recorded.cases.insert("unserved".to_owned(), answers);
     Ok(())
-}
-
-#[derive(Default)]
-struct Table {
-    rows: Vec<String>,
-    sums: [usize; 4],
-    reasons: BTreeMap<&'static str, usize>,
-    /// Answers of both, and who got them, for each API and case.
-    shown: BTreeMap<(String, String, String, String), Answers>,
-    apart: Vec<String>,
-}
-
-impl Table {
-    fn add(&mut self, api: ApiKey, kafka: &Recorded, esker: &Recorded, options: &Options) {
-        let versions = match (kafka.versions, esker.versions) {
-            (Some((a, b)), Some((c, d))) if a.max(c) <= b.min(d) => {
-                format!("{}-{}", a.max(c), b.min(d))
-            }
-            (None, _) => "nodes".to_owned(),
-            _ => "none".to_owned(),
-        };
-        if kafka.versions.is_some() && kafka.versions != esker.versions {
-            let range = |versions: Option<(i16, i16)>| match versions {
-                Some((first, last)) => format!("{first}-{last}"),
-                None => "none".to_owned(),
-            };
-            self.apart.push(format!(
-                "{}: Kafka offers {}, Esker {}",
-                api.name(),
-                range(kafka.versions),
-                range(esker.versions)
-            ));
-        }
-        let [mut all, mut equal, mut explained, mut unexplained] = [0_usize; 4];
-        for (case, wanted) in &kafka.cases {
-            for (at, kafka_answer) in wanted {
-                let Some(answer) = esker.cases.get(case).and_then(|answers| answers.get(at)) else {
-                    continue;
-                };
-                all += 1;
-                if answer == kafka_answer {
-                    equal += 1;
-                    continue;
-                }
-                let reason = explained::reason(&Difference {
-                    api,
-                    case,
-                    who: &at.1,
-                    kafka: kafka_answer,
-                    esker: answer,
-                    is_offered: kafka.versions.is_some(),
-                });
-                match reason {
-                    Some(reason) => {
-                        explained += 1;
-                        *self.reasons.entry(reason).or_default() += 1;
-                    }
-                    None => unexplained += 1,
-                }
-                if reason.is_none() || options.verbose {
-                    let case = format!(
-                        "{} {case}{}",
-                        api.name(),
-                        reason.map_or(String::new(), |r| format!(" ({r})"))
-                    );
-                    let key = (case, kafka_answer.clone(), answer.clone(), String::new());
-                    let shown = self.shown.entry(key).or_default();
-                    shown.insert(at.clone(), String::new());
-                }
-            }
-        }
-        for (sum, count) in self
-            .sums
-            .iter_mut()
-            .zip([all, equal, explained, unexplained])
-        {
-            *sum += count;
-        }
-        self.rows.push(format!(
-            "{:<30} {versions:>8} {all:>7} {equal:>7} {explained:>9} {unexplained:>11}",
-            api.name()
-        ));
-    }
-
-    /// Prints everything, and returns how many differences have no reason.
-    fn end(self) -> usize {
-        for ((case, kafka, esker, _), who) in &self.shown {
-            let who: Vec<String> = answers::gathered(who).into_values().collect();
-            println!(
-                "{case}\n  {}\n  Kafka {kafka}\n  Esker {esker}",
-                who.join(" ")
-            );
-        }
-        println!(
-            "{:<30} {:>8} {:>7} {:>7} {:>9} {:>11}",
-            "API", "versions", "cases", "equal", "explained", "unexplained"
-        );
-        for row in &self.rows {
-            println!("{row}");
-        }
-        let [all, equal, explained, unexplained] = self.sums;
-        println!(
-            "{:<39} {all:>7} {equal:>7} {explained:>9} {unexplained:>11}",
-            "all"
-        );
-        for (reason, count) in &self.reasons {
-            println!("explained {count:>5}: {reason}");
-        }
-        for line in &self.apart {
-            println!("not compared: {line}");
-        }
-        for api in NEWER {
-            println!("not compared: {}: not in Kafka 4.3", api.name());
-        }
-        unexplained
-    }
 }

@@ -28,6 +28,7 @@ const DROPPED: &[&str] = &[
     "total_bytes",
     "usable_bytes",
     "documentation",
+    "last_rebalance",
     // What a broker offers is compared by its versions; here it is who gets an answer.
     "api_keys",
     "supported_features",

@@ -239,6 +239,19 @@ fn descriptions() -> Vec<Row> {
                 },
             ))
         }),
+        // Who may not see all topics of its members does not see the group.
+        row(
+            ApiKey::ConsumerGroupDescribe,
+            &[Target::MadeConsumers],
+            |s| {
+                Some(AnyRequest::ConsumerGroupDescribe(
+                    ConsumerGroupDescribeRequest {
+                        group_ids: s.names(),
+                        include_authorized_operations: true,
+                    },
+                ))
+            },
+        ),
         row(ApiKey::ListGroups, &[All], |_| {
             Some(AnyRequest::ListGroups(ListGroupsRequest::default()))
         }),

@@ -44,6 +44,10 @@ pub(crate) enum Target {
     MadeTopic,
     MadeTopicById,
     MadeGroup,
+    /// A group of the consumer protocol, whose one member reads `there` and `other`.
+    MadeConsumers,
+    /// A transaction under way in both of them.
+    MadeTransaction,
     /// The cluster, or what has no name.
     Cluster,
 }
@@ -63,6 +67,8 @@ impl Target {
             Target::All => "all",
             Target::Fresh => "new",
             Target::MadeTopic | Target::MadeGroup => "made",
+            Target::MadeConsumers => "consumers",
+            Target::MadeTransaction => "transaction",
             MadeTopicById => "made-by-id",
             Target::Cluster => "cluster",
         }
@@ -72,7 +78,12 @@ impl Target {
     pub(crate) fn is_loud(self) -> bool {
         matches!(
             self,
-            Target::Fresh | Target::MadeTopic | MadeTopicById | Target::MadeGroup
+            Target::Fresh
+                | Target::MadeTopic
+                | MadeTopicById
+                | Target::MadeGroup
+                | Target::MadeConsumers
+                | Target::MadeTransaction
         )
     }
 

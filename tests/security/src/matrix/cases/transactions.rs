@@ -74,6 +74,18 @@ pub(crate) fn rows() -> Vec<Row> {
                 },
             ))
         }),
+        // Topics that the asker may not see are left out.
+        row(
+            ApiKey::DescribeTransactions,
+            &[Target::MadeTransaction],
+            |s| {
+                Some(AnyRequest::DescribeTransactions(
+                    DescribeTransactionsRequest {
+                        transactional_ids: s.names(),
+                    },
+                ))
+            },
+        ),
         row(ApiKey::ListTransactions, &[All], |_| {
             Some(AnyRequest::ListTransactions(
                 ListTransactionsRequest::default(),
