@@ -35,7 +35,7 @@ const RULES: &[Rule] = &[
             ) && d.esker == "closed"
         },
     ),
-    // Who may not is refused alike. There are no share groups here, and no topic for their state that could come to be.
+    // Those who may not are refused alike. There are no share groups here, and no topic for their state that could come to be.
     ("share groups are not served", |d| {
         d.api == ApiKey::FindCoordinator
             && d.kafka

@@ -55,6 +55,11 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             }
         }
     }
+    let mut only = options.only.iter();
+    if let Some(unknown) = only.find(|name| !ApiKey::ALL.iter().any(|api| api.name() == *name)) {
+        eprintln!("matrix: there is no API {unknown}");
+        return ExitCode::from(2);
+    }
     match compare(&options) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

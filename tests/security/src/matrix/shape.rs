@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use wire::ErrorCode;
 
-/// What `Debug` wrote, as a tree.
+/// The text of `Debug` as a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
     Struct(Vec<(String, Shape)>),
@@ -29,7 +29,7 @@ const DROPPED: &[&str] = &[
     "usable_bytes",
     "documentation",
     "last_rebalance",
-    // What a broker offers is compared by its versions; here it is who gets an answer.
+    // The versions on offer are compared elsewhere; here it is who gets an answer.
     "api_keys",
     "supported_features",
     "finalized_features",

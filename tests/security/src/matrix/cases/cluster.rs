@@ -295,7 +295,7 @@ fn voters() -> Vec<Row> {
     ]
 }
 
-/// What nobody needs a right for.
+/// Nobody needs a right for these.
 fn open() -> Vec<Row> {
     vec![
         row(ApiKey::DescribeCluster, &[Cluster], |_| {

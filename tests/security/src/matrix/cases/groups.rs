@@ -239,7 +239,7 @@ fn descriptions() -> Vec<Row> {
                 },
             ))
         }),
-        // Who may not see all topics of its members does not see the group.
+        // The group is hidden from those who may not see all topics of its members.
         row(
             ApiKey::ConsumerGroupDescribe,
             &[Target::MadeConsumers],

@@ -1,4 +1,4 @@
-//! What is asked: for each API rows of targets, and a builder that makes the request for one of them in one version.
+//! The questions: for each API rows of targets, and a builder that makes the request for one of them in one version.
 //!
 //! A request is meant to show who may, not what the API does: members are strangers, producers unknown, changes only validated, so
 //! that an asker who may is answered with an error that does not depend on the past. Where a request needs something to destroy,
@@ -36,7 +36,7 @@ pub(crate) enum Target {
     OtherById,
     /// An id that nothing has.
     Ghost,
-    /// Whatever there is.
+    /// All there is.
     All,
     /// A name that nothing has yet; the request may make it.
     Fresh,
@@ -94,7 +94,7 @@ impl Target {
 
 const NAMES: &[Target] = &[There, Absent, Other, Several];
 
-/// What a builder is told.
+/// A builder is told this.
 pub(crate) struct Scene {
     pub(crate) version: i16,
     pub(crate) target: Target,
