@@ -25,6 +25,13 @@ const RULES: &[Rule] = &[
         "one port for clients and nodes: who may act for the cluster is heard as a node",
         |d| !d.is_offered && d.kafka == "closed" && matches!(d.who, "super" | "node"),
     ),
+    (
+        "one port for clients and nodes: whoever is no node is refused, not hung up on",
+        |d| {
+            let refused = "{error_code:CLUSTER_AUTHORIZATION_FAILED";
+            !d.is_offered && d.kafka == "closed" && d.esker.starts_with(refused)
+        },
+    ),
     // Neither offers them without something that takes the metrics. Kafka answers whom that does not keep from asking.
     (
         "metrics of clients: an API that is not offered is not answered",
