@@ -5,6 +5,7 @@
 
 mod broker;
 mod login;
+mod matrix;
 mod nodes;
 mod peer;
 
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("nodes") => nodes::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         Some("login") => login::run(&std::env::args().skip(2).collect::<Vec<_>>()),
+        Some("matrix") => matrix::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         _ => {
             eprintln!("usage: trespass matrix|nodes|login [OPTION]...");
             ExitCode::from(2)

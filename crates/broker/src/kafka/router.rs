@@ -400,7 +400,7 @@ fn route(call: &mut Call<'_>, key: ApiKey, head: &RequestHead, reader: Reader) -
         ApiKey::SaslHandshake => with(call, reader, sasl::on_handshake),
         ApiKey::SaslAuthenticate => with(call, reader, sasl::on_authenticate),
         ApiKey::CreateDelegationToken => tell(call, key, reader, |request, view| {
-            delegation_tokens::create(request, view.asker, version)
+            delegation_tokens::create(request, version, view.asker)
         }),
         ApiKey::RenewDelegationToken => tell(
             call,

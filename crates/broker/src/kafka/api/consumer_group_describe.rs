@@ -8,7 +8,7 @@ use wire::messages::consumer_group_describe_response::{
 use wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 use wire::{ApiKey, ErrorCode};
 
-use super::group::{DEAD, operations};
+use super::group::operations;
 use crate::kafka::call::Call;
 use crate::net::Outcome;
 use crate::ops::groups;
@@ -62,7 +62,6 @@ fn described(
             error_code: refusal.code.code(),
             error_message: Some(refusal.message),
             group_id,
-            group_state: DEAD.to_owned(),
             ..Default::default()
         },
         Err(code) => DescribedGroup {
@@ -103,5 +102,21 @@ fn assignment(topics: Vec<NamedPartitions>) -> Assignment {
     };
     Assignment {
         topic_partitions: topics.into_iter().map(topic).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_is_not_there_has_no_state() {
+        let why = Refusal {
+            code: ErrorCode::GroupIdNotFound,
+            message: "Group a not found.".to_owned(),
+        };
+        let group = described("a".to_owned(), Ok(Err(why)));
+        let not_found = ErrorCode::GroupIdNotFound.code();
+        assert_eq!((group.error_code, &*group.group_state), (not_found, ""));
     }
 }

@@ -25,6 +25,7 @@ use crate::net::{Chunk, Outcome};
 use crate::ops::Refused;
 use crate::ops::fetch::{Client, FetchRefusal, Fetched, Fetching, Kind, Progress, Terms, Wanted};
 use crate::peers::Answer;
+use crate::topics::Absent;
 
 /// The replica id of one that is no broker.
 const CONSUMER: i32 = -1;
@@ -373,12 +374,20 @@ fn refused(wanted: &FetchPartition, why: &Refused<FetchRefusal>, version: i16) -
             FetchRefusal::Refused(code) => *code,
         },
     };
+    // As Kafka answers: none where the log was asked, an empty list where nobody got that far.
+    let is_of_log = match why {
+        Refused::Unauthorised => false,
+        Refused::Because(FetchRefusal::UnknownTopic) => false,
+        Refused::Because(FetchRefusal::Absent(why)) => *why == Absent::Elsewhere,
+        Refused::Because(_) => true,
+    };
     PartitionData {
         partition_index: wanted.partition,
         error_code: code.code(),
         high_watermark: -1,
         last_stable_offset: -1,
         log_start_offset: -1,
+        aborted_transactions: (!is_of_log).then(Vec::new),
         preferred_read_replica: -1,
         ..Default::default()
     }

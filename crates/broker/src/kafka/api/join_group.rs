@@ -73,15 +73,12 @@ fn response(
         Err(JoinRefusal { code, member_id }) => {
             return JoinGroupResponse {
                 error_code: code.code(),
+                protocol_name: named(None, version),
                 member_id,
                 ..Default::default()
             };
         }
     };
-    let mut protocol_name = joined.protocol;
-    if version < NO_PROTOCOL_VERSION {
-        protocol_name.get_or_insert_default();
-    }
     let member = |member: JoinedMember| JoinGroupResponseMember {
         member_id: member.member_id,
         group_instance_id: member.instance_id,
@@ -90,13 +87,21 @@ fn response(
     JoinGroupResponse {
         generation_id: joined.generation,
         protocol_type: joined.protocol_type,
-        protocol_name,
+        protocol_name: named(joined.protocol, version),
         leader: joined.leader.unwrap_or_default(),
         skip_assignment: joined.skip_assignment,
         member_id: joined.member_id,
         members: joined.members.into_iter().map(member).collect(),
         ..Default::default()
     }
+}
+
+/// The protocol as a version tells it: the early ones have an empty name for none.
+fn named(protocol: Option<String>, version: i16) -> Option<String> {
+    if version < NO_PROTOCOL_VERSION {
+        return Some(protocol.unwrap_or_default());
+    }
+    protocol
 }
 
 #[cfg(test)]
@@ -127,10 +132,13 @@ mod tests {
 
     #[test]
     fn early_versions_are_told_an_empty_protocol_where_there_is_none() {
-        let told = || Ok(Ok(Joined::default()));
-        let protocol = |version| response(told(), String::new(), version).protocol_name;
-        assert_eq!(protocol(6).as_deref(), Some(""));
-        assert_eq!(protocol(7), None);
+        let joined = || Ok(Ok(Joined::default()));
+        let refused = || Err(ErrorCode::GroupAuthorizationFailed);
+        for told in [joined, refused] {
+            let protocol = |version| response(told(), String::new(), version).protocol_name;
+            assert_eq!(protocol(6).as_deref(), Some(""));
+            assert_eq!(protocol(7), None);
+        }
     }
 
     #[test]

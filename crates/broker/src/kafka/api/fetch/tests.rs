@@ -220,4 +220,11 @@ fn an_offset_out_of_range_is_told_nothing_of_the_log() {
         ],
         [-1; 3]
     );
+    assert_eq!(data.aborted_transactions, None);
+}
+
+#[test]
+fn whoever_may_not_read_is_told_of_no_aborted_transactions() {
+    let data = refused(&FetchPartition::default(), &Refused::Unauthorised, 18);
+    assert_eq!(data.aborted_transactions, Some(Vec::new()));
 }
