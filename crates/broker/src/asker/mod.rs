@@ -15,8 +15,7 @@ use security::authorize::Operation;
 
 use self::access::Resource;
 
-pub(crate) use self::authority::Authority;
-use self::authority::Memory;
+pub(crate) use self::authority::{Authority, Memory};
 pub(crate) use self::granted::Granted;
 
 pub(crate) use self::origin::Origin;

@@ -179,7 +179,9 @@ impl Bench {
     fn become_principal(&mut self, principal: Principal) {
         let connection = self.shard.connections.get_mut(CONN);
         let asker = connection.expect("it stays open").asker_mut();
-        Arc::make_mut(asker).principal = principal;
+        let asker = Arc::make_mut(asker);
+        asker.principal = principal;
+        asker.memory = crate::asker::Memory::default();
     }
 
     /// The metadata come to have a rule: `alice allow Read Topic t`. A name that ends in a star is a prefix, unless it is one.

@@ -278,12 +278,14 @@ fn requests_for_a_controller_that_reads_nothing_hold_up_nobody_else() {
 }
 
 const SHORT_SESSIONS_ONE: &[(&str, &str)] = &[
+    PLAYABLE,
     ("queued.max.request.bytes", "1048576"),
     ("num.network.threads", "1"),
     ("broker.session.timeout.ms", "3000"),
     ("broker.heartbeat.interval.ms", "500"),
 ];
 const SHORT_SESSIONS_THREE: &[(&str, &str)] = &[
+    PLAYABLE,
     ("queued.max.request.bytes", "1048576"),
     ("num.network.threads", "3"),
     ("broker.session.timeout.ms", "3000"),

@@ -61,7 +61,7 @@ const DIRS: [&str; 3] = ["/data", "/data1", "/data2"];
 
 /// The cluster, its active controller, and the node with the last replica, which was killed.
 fn killed(seed: u64) -> (Nodes, Node, Node) {
-    let mut nodes = Nodes::start_with(seed, &[("log.dirs", "/data,/data1,/data2")]);
+    let mut nodes = Nodes::start_with(seed, &[PLAYABLE, ("log.dirs", "/data,/data1,/data2")]);
     let active = active(&nodes).expect("three voters have one");
     let last = ALL.into_iter().find(|node| *node != active);
     let last = last.expect("two others");
@@ -135,7 +135,7 @@ const OLD: i64 = 3;
 const COMMITTED: i64 = 10;
 
 fn leaderless(seed: u64, configs: &[(&str, &str)]) -> Leaderless {
-    let mut nodes = Nodes::start(seed);
+    let mut nodes = Nodes::start_with(seed, &[PLAYABLE]);
     let controller = active(&nodes).expect("three voters have one");
     let mut others = ALL.into_iter().filter(|node| *node != controller);
     let (led, behind) = (others.next().expect("one"), others.next().expect("two"));

@@ -47,7 +47,7 @@ pub(super) fn active_of(nodes: &Nodes, asked: Node) -> Option<Node> {
 
 #[test]
 fn an_isr_is_changed_by_the_active_controller_for_a_broker_that_it_knows() {
-    let nodes = Nodes::start(11);
+    let nodes = Nodes::start_with(11, &[PLAYABLE]);
     let leader = active(&nodes).expect("three voters have one");
     let ask = |node, broker, epoch, version| {
         let request = alter(broker, epoch, version);
@@ -128,7 +128,7 @@ fn create_led(nodes: &Nodes, by: Node) -> Uuid {
 
 #[test]
 fn an_isr_shrinks_and_grows_as_its_leader_asks_and_only_from_what_it_is() {
-    let nodes = Nodes::start(12);
+    let nodes = Nodes::start_with(12, &[PLAYABLE]);
     let leader = active(&nodes).expect("three voters have one");
     let epoch = join(&nodes, leader);
     let topic = create_led(&nodes, leader);

@@ -142,7 +142,7 @@ fn a_damaged_snapshot_at_a_start_is_passed_over_and_a_start_without_any_is_refus
 
 #[test]
 fn controllers_register_with_the_active_one_and_again_in_their_next_life() {
-    let mut nodes = Nodes::start(56);
+    let mut nodes = Nodes::start_with(56, &[PLAYABLE]);
     let ids = |nodes: &Nodes, node| {
         let known = nodes.controllers(node).into_iter();
         known.map(|(id, _)| id).collect::<Vec<_>>()

@@ -27,6 +27,8 @@ use wire::{ErrorCode, Reader, Records, Request};
 
 /// The file with the secret of the cluster, and what is in it.
 const SECRET: &str = "/etc/esker/cluster.secret";
+/// For tests that play a node from outside, without proof.
+pub(super) const PLAYABLE: (&str, &str) = ("esker.cluster.insecure", "true");
 const SECRET_TEXT: &[u8] = b"c2ltdWxhdGVkIG1hY2hpbmVzIHRydXN0IGVhY2ggb3RoZXI=\n";
 const PORT: u16 = 9092;
 /// An answer that is not there by then does not come.
