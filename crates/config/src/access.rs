@@ -10,7 +10,7 @@ const CLASS: &str = "authorizer.class.name";
 const STANDARD: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 const SUPER_USERS: &str = "super.users";
 
-/// What the settings say of an authorizer.
+/// The authorizer, as the settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// `Type:name` each.

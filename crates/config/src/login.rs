@@ -41,7 +41,7 @@ pub(crate) fn reads(full: &str) -> bool {
     (own != JAAS && PREFIXED.contains(&own)) || rests.any(|rest| PREFIXED.contains(&rest))
 }
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Plaintext,
@@ -67,7 +67,7 @@ impl Protocol {
         }
     }
 
-    /// What the listener `listener` is to speak.
+    /// The protocol that the settings give to `listener`.
     pub(crate) fn of(listener: &str, name: &str) -> Result<Protocol, SettingsError> {
         let reason = match name {
             "PLAINTEXT" => return Ok(Protocol::Plaintext),

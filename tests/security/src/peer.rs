@@ -9,7 +9,7 @@ pub(crate) struct Peer {
     stream: TcpStream,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Frame(Vec<u8>),

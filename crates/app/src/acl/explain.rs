@@ -63,7 +63,7 @@ fn principal(text: &str) -> Result<Principal, String> {
     text.parse().map_err(|_| "write it as Type:name".to_owned())
 }
 
-/// What a broker's settings say of its authorizer.
+/// The authorizer, as a broker's settings have it.
 struct Authorizer {
     super_users: Vec<Principal>,
     allows_if_no_rule: bool,

@@ -19,7 +19,7 @@ const GUARDED: [&str; 6] = [
     "super.users=User:admin",
 ];
 
-/// What a command prints that has to succeed.
+/// The output of a command that has to succeed.
 fn done(args: &[&str], address: &str, input: &[u8]) -> String {
     let output = esker(args, address, input);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -25,7 +25,7 @@ pub(crate) struct Authority {
     refused: Mutex<Option<Refused>>,
 }
 
-/// What one asker remembers of the answers to it. A copy of the asker may become another, and begins without.
+/// The answers that one asker remembers. A copy of the asker may become another, and begins without.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<Option<Box<Remembered>>>);
 

@@ -29,7 +29,7 @@ pub(crate) struct Asker {
     pub(crate) principal: Principal,
     /// Decides what it may do; `None` where everybody may do everything.
     pub(crate) authority: Option<Arc<Authority>>,
-    /// What it was answered before.
+    /// Answers that it had before.
     pub(crate) memory: Memory,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,

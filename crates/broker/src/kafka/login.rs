@@ -3,11 +3,13 @@
 //! Owns the forms of the answers, the waits (for a password that is checked elsewhere, and the pause behind a refusal) and the lines about
 //! those who are not let in. Serves nothing itself.
 
+pub(super) mod form;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use env::logs::CONNECTIONS;
-use model::{Instant, WaiterKey};
+use model::WaiterKey;
 use security::login::node;
 use security::login::server::{Answer, Done, Frame, Refused, Step, Verdict};
 use wire::messages::{
@@ -16,37 +18,18 @@ use wire::messages::{
 };
 use wire::{ApiKey, ErrorCode, Message, Reader, RequestHead};
 
+use self::form::{Form, Refusing};
 use super::api::{self, api_versions};
 use super::call::Call;
 use super::hall::Hall;
 use super::parked::Waiting;
 use super::router::{answer_versions, await_membership};
 use crate::asker::Asker;
+use crate::net::Known;
 use crate::net::{Outcome, Reply};
-use crate::node::Known;
 
 /// Frames of a login: with more the client only keeps its place.
 const FRAMES_MAX: u64 = 12;
-
-/// The form of a frame, and so of the answer to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Versions,
-    Handshake,
-    /// A token in SaslAuthenticate.
-    Token,
-    /// A token without a header.
-    Raw,
-    /// Kafka answers these in the middle of a login, each in the form of its API, and closes. No body of a stranger is read here but those of a
-    /// login, and no client that means it sends another: they are closed without.
-    Other,
-}
-
-/// A refusal on its way to the client.
-pub(crate) struct Refusing {
-    pub(crate) outcome: Outcome,
-    pub(crate) until: Instant,
-}
 
 /// A request on a connection whose login is not over.
 pub(super) fn on_request(

@@ -13,7 +13,7 @@ use wire::messages::ListOffsetsRequest;
 
 use super::call::Attempt;
 use super::call::Call;
-use super::login::{Form, Refusing};
+use super::login::form::{Form, Refusing};
 use super::session::Context;
 use crate::asker::Asker;
 use crate::mail::question::Answered;

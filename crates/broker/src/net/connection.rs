@@ -14,6 +14,7 @@ use model::Instant;
 use partition::Stamp;
 use security::login::server::Login;
 
+use super::entrances::Entrance;
 use super::inbox::{Frame, Inbox};
 #[cfg(test)]
 use super::outbox::Chunk;
@@ -22,7 +23,6 @@ use super::share::{ByKind, Head, Kind, Room};
 use super::transport::Transport;
 use crate::asker::{Asker, Origin};
 use crate::budget::Account;
-use crate::node::Entrance;
 use crate::reads::Readers;
 
 /// Requests in flight on one connection; past it we stop reading it until an answer leaves.

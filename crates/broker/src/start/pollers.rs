@@ -8,7 +8,7 @@ use std::sync::Arc;
 use env::{Env, Poller};
 use model::InboxId;
 
-use super::StartError;
+use super::error::StartError;
 use crate::mail::inboxes::{Inbox, Inboxes};
 use crate::mail::{Mail, calls, followers, quorum};
 

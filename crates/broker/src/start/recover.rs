@@ -29,7 +29,7 @@ use crate::placement::Places;
 use crate::settings::{Settings, log_config, log_config_of};
 use crate::topics::Topics;
 
-use super::StartError;
+use super::error::StartError;
 
 /// The file of a directory that was used, as Kafka names it.
 pub(super) const IDENTITY: &str = "meta.properties";

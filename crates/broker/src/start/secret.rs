@@ -8,7 +8,7 @@ use env::{Disk, Env};
 use security::login::node::{ClusterSecret, SECRET_BYTES_MIN};
 use zeroize::Zeroizing;
 
-use super::StartError;
+use super::error::StartError;
 use crate::control::vote_file;
 
 /// The file of a node to which none is named, in the first of its directories.

@@ -1,3 +1,5 @@
+//! Listeners with logins, from the settings.
+
 use super::*;
 use crate::fixture::{MACHINE, broker, broker_on};
 use security::login::scram::Hash;

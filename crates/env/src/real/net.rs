@@ -322,7 +322,7 @@ impl Poller for OsPoller {
             socket: UnixListener::bind(path)?,
             path: path.to_owned(),
         };
-        // Whoever came before this is asked for their user, as everybody is.
+        // A peer that came before this is asked for its user, as all are.
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
         self.poll
             .registry()

@@ -99,7 +99,7 @@ impl Rules {
             operation,
             permission,
         };
-        // What decides now: all denials, or all that allow.
+        // The rules that decide now: all denials, or all that allow.
         let decides = |entry: &&Entry| {
             let is_of_verdict = match verdict.why {
                 Why::Rule(decided) => entry.rule.permission == decided.permission,

@@ -9,7 +9,7 @@ use crate::principal::Principal;
 /// Resources that are remembered, about 100 bytes each; one more, and it begins anew: a client with more of them is answered by the rules.
 pub const REMEMBERED_MAX: usize = 256;
 
-/// What the rules of one generation say about one principal at one host. It belongs to them: another asker has its own.
+/// The answers of the rules of one generation to one principal at one host. They belong to it: another asker has its own.
 #[derive(Debug, Default)]
 pub struct Remembered {
     generation: u64,

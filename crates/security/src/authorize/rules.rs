@@ -23,7 +23,7 @@ const PROBE: &str = "hardcode";
 pub(super) struct Entry {
     pub(super) rule: Rule,
     host: Host,
-    /// What it allows or denies.
+    /// The operations that it allows or denies.
     covers: Operations,
 }
 
@@ -259,7 +259,7 @@ impl Rules {
         self.naming(kind, name).flat_map(OfName::all)
     }
 
-    /// What is known about the names of a resource.
+    /// All that is known about the names of a resource.
     fn naming<'a, 'n>(
         &'a self,
         kind: Kind,

@@ -1,3 +1,5 @@
+//! Login modules, as Kafka writes them and as nobody does.
+
 use proptest::prelude::*;
 
 use super::*;

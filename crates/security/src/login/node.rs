@@ -31,7 +31,7 @@ const MARK_CHARS: usize = 8;
 /// Bytes of a sentence of the other end that are repeated.
 const TOLD_BYTES_MAX: usize = 256;
 
-/// What all nodes of a cluster know and nobody else does. As text it is one line of base64.
+/// The knowledge that all nodes of a cluster have and nobody else has. As text it is one line of base64.
 #[derive(Clone)]
 pub struct ClusterSecret(Secret<Vec<u8>>);
 
@@ -104,7 +104,7 @@ pub enum NodeRefusal {
     Refused(String),
 }
 
-/// What a node proves with, and checks the proofs of others by. Cheap to share, dear to make.
+/// The means by which a node proves itself and checks the proofs of others. Cheap to share, dear to make.
 pub struct NodeProof {
     salted: Secret<Vec<u8>>,
     credential: Credential,

@@ -113,7 +113,7 @@ impl Hash {
     }
 }
 
-/// What a server knows of a user's password.
+/// The record of a user's password at a server.
 #[derive(Clone)]
 pub struct Credential {
     pub hash: Hash,

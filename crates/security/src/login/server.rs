@@ -40,7 +40,7 @@ pub trait Users {
     fn plain(&self, name: &str) -> Option<Secret<Vec<u8>>>;
 }
 
-/// What a listener offers to those who log in; its connections share it.
+/// The ways to log in at a listener; its connections share it.
 pub struct Offer {
     /// In the order in which clients are told of them; each with the longest life of a session, if it has one.
     pub mechanisms: Vec<(Mechanism, Option<Duration>)>,
@@ -56,7 +56,7 @@ pub enum Method {
     Node,
 }
 
-/// What came from the client.
+/// A frame of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// `is_valid` is false where the answer is an error: the version is unknown, or the client's name is none. It does not count.
@@ -77,7 +77,7 @@ pub enum Frame<'a> {
     Other,
 }
 
-/// What the door does.
+/// The next step of the door.
 pub enum Step {
     /// Answer ApiVersions.
     Versions,
@@ -228,7 +228,7 @@ impl Login {
             self.state = State::Closed;
             return Step::Refused(Refused::silent(Reason::Version));
         }
-        // What is not put back is closed.
+        // A login that is not put back is closed.
         match (std::mem::replace(&mut self.state, State::Closed), frame) {
             (State::Fresh, Frame::ApiVersions { is_valid }) => {
                 self.state = if is_valid {

@@ -9,7 +9,7 @@ const SHOWN_MAX: usize = 12;
 #[derive(Default)]
 struct Row {
     count: usize,
-    /// What came, where it was not what was wanted.
+    /// The answer, where it was not the one that was wanted.
     wrong: Vec<String>,
 }
 

@@ -86,9 +86,9 @@ impl State {
     }
 }
 
-/// What comes of a frame: the codes of the answer, and whether the connection is closed then.
+/// The outcome of a frame: the codes of the answer, and whether the connection is closed then.
 pub(crate) fn answer(state: State, kind: Kind) -> &'static str {
-    // What is no frame is none in any state.
+    // Bytes that are no frame are none in any state.
     if matches!(
         kind,
         Kind::Negative | Kind::Http | Kind::Tls | Kind::UnknownApi

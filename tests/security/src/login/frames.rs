@@ -141,7 +141,7 @@ impl Kind {
         sent
     }
 
-    /// What an answer says, in a word.
+    /// An answer in a word.
     pub(crate) fn told(self, reply: &Reply) -> String {
         let of = |key, version| codes(key, version, reply);
         let request = |key: ApiKey, version| of(key, version);

@@ -105,7 +105,7 @@ fn same(ours: &str, theirs: &str) -> String {
     }
 }
 
-/// What comes of a frame in a state.
+/// The outcome of a frame in a state.
 fn ask(at: &Listeners<'_>, state: State, kind: Kind) -> String {
     let mut ready = match reach(at, state) {
         Ok(ready) => ready,

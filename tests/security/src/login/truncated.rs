@@ -23,7 +23,7 @@ pub(crate) fn run(place: &mut Place, plan: &Plan, table: &mut Table) -> Result<(
     let mut broker = Broker::start(place, &[])?;
     let step = if plan.is_quick { QUICK_STEP } else { 1 };
     let at = broker.users.clone();
-    // What a broker opens once and keeps is open before it is counted.
+    // Files that a broker opens once and keeps are open before they are counted.
     for version in [0, 1] {
         for mechanism in MECHANISMS {
             log_in(&at, mechanism, version, usize::MAX)?;
@@ -73,7 +73,7 @@ pub(crate) fn run(place: &mut Place, plan: &Plan, table: &mut Table) -> Result<(
 
 const MECHANISMS: [&str; 2] = ["SCRAM-SHA-512", "PLAIN"];
 
-/// What may still be sent of a login.
+/// The rest of a login.
 struct Cut {
     talk: Talk,
     left: usize,

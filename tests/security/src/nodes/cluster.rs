@@ -25,7 +25,7 @@ pub(crate) struct Cluster {
     pub(crate) addresses: Vec<Addresses>,
 }
 
-/// What must stay the same while strangers ask: the quorum, and who leads what with whom.
+/// The state that must stay the same while strangers ask: the quorum, and who leads what with whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sight {
     pub(crate) controller: i32,
@@ -116,7 +116,7 @@ impl Addresses {
     }
 }
 
-/// What a node knows, for an asker who may know it.
+/// The knowledge of a node, for an asker who may have it.
 pub(crate) fn look(talk: &mut Talk) -> Result<Sight, String> {
     let partitions = vec![PartitionData { partition_index: 0 }];
     let quorum = DescribeQuorumRequest {

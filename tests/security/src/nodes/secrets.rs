@@ -33,7 +33,7 @@ fn stranger(place: &mut Place, table: &mut Table) -> Result<(), String> {
     let count = cluster.nodes[2].lines().len();
     cluster.nodes[2].start()?;
     cluster.nodes[2].await_listening()?;
-    // What it says, and what it serves.
+    // The line of its log, and the answer to a client.
     let words = "different cluster secrets";
     let mut said = Vec::new();
     for _ in 0..TRIES {

@@ -214,7 +214,7 @@ impl Way {
     }
 }
 
-/// Who is no node is not told of requests of nodes.
+/// Nobody but nodes is told of requests of nodes.
 fn lists_none(table: &mut Table, way: &Way) {
     let told = way
         .open()

@@ -9,7 +9,8 @@ use security::login::server::{Frame, LATE};
 use wire::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 
 use crate::kafka::call::Call;
-use crate::kafka::login::{self, Form};
+use crate::kafka::login;
+use crate::kafka::login::form::Form;
 use crate::net::Outcome;
 
 pub(crate) fn on_handshake(call: &mut Call<'_>, request: SaslHandshakeRequest) -> Outcome {

@@ -47,7 +47,7 @@ pub(super) enum LoginStage {
     Without,
 }
 
-/// What a login sends first, and how it goes on.
+/// The first request of a login, and how it goes on.
 pub(super) struct Handshake {
     pub(super) frames: Vec<Bytes>,
     pub(super) stage: LoginStage,

@@ -1,3 +1,5 @@
+//! Nodes that prove themselves, and those that cannot.
+
 use super::*;
 
 const RANDOM: [u8; NONCE_RANDOM_BYTES] = *b"abcdefghijklmnopqrstuvwxyz";

@@ -1,3 +1,5 @@
+//! Both ends of SCRAM, by the vectors of RFC 5802 and RFC 7677.
+
 use super::messages::{ClientFinal, ClientFirst};
 use super::*;
 

@@ -9,7 +9,7 @@ use crate::login::scram::{self, Hash, NONCE_RANDOM_BYTES};
 use crate::login::{node, plain};
 use crate::principal::Principal;
 
-/// What the next token has to be.
+/// The kind of token that has to come next.
 pub(super) enum Exchange {
     Plain,
     ScramFirst(Hash),
@@ -25,7 +25,7 @@ pub(super) struct Checking {
     is_for_another: bool,
 }
 
-/// What came of a token.
+/// The outcome of a token.
 pub(super) enum Outcome {
     Challenge(Vec<u8>, Exchange),
     Check(Check, Checking),

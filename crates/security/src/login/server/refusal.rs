@@ -28,7 +28,7 @@ pub struct Refused {
     pub name: Option<String>,
 }
 
-/// What is sent before the connection is closed.
+/// The last answer before the connection is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Nothing,

@@ -1,3 +1,5 @@
+//! The server's end of a login, frame by frame.
+
 use std::sync::LazyLock;
 
 use super::*;
@@ -151,7 +153,7 @@ fn refused(step: Step) -> Refused {
     }
 }
 
-/// What the client is told.
+/// The words for the client.
 fn told(step: Step) -> String {
     match refused(step).answer {
         Answer::Failed(words) => words,
@@ -260,7 +262,7 @@ fn each_kind_of_frame_has_one_answer_in_each_state() {
             let mut conn = in_state(state);
             let step = conn.frame(in_frame(frame));
             assert_eq!(word(&step), answer, "{frame} in state {state}");
-            // What ends a connection ends it for good.
+            // A refusal that ends a connection ends it for good.
             if matches!(step, Step::Refused(_)) {
                 assert_eq!(word(&conn.frame(Frame::Other)), "close", "{frame}, {state}");
                 assert!(!conn.login.admits(conn.now));
