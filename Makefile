@@ -12,7 +12,7 @@ VISITED ?= N-02 N-05 N-08 N-17 S-01
 TARGETS ?=
 ARGS ?=
 
-.PHONY: dist deb serve cluster build setup test test-clients sim sim-cluster sim-every sim-quorum chaos chaos-cluster chaos-guests soak bench fuzz fuzz-check check fmt deny
+.PHONY: dist deb serve cluster build setup test test-clients test-security sim sim-cluster sim-every sim-quorum chaos chaos-cluster chaos-guests soak bench fuzz fuzz-check check fmt deny
 
 ## build the release binary and start a broker on 127.0.0.1:9092 with its data in ./data
 serve: build
@@ -39,6 +39,12 @@ setup:
 ## clients and tools that nobody here wrote, against the release binary; installs what it needs
 test-clients: build
 	tests/clients/run $(ARGS)
+
+## requests that nobody should be granted, against real brokers: Kafka's answers to ten askers, nodes without proof, logins in every state
+test-security: build
+	tests/security/matrix
+	tests/security/nodes
+	tests/security/login
 
 ## seeded runs of the real broker on a simulated machine: make sim SEEDS=1000
 sim:
