@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn all_listed_settings_of_kafka_4_4_and_ours_are_described() {
         let broker = broker("");
-        assert_eq!(broker.describe().len(), 360);
+        assert_eq!(broker.describe().len(), 361);
         // 34 of Kafka 4.4 and two of our own.
         assert_eq!(broker.describe_topic(&Overrides::new()).len(), 36);
     }
