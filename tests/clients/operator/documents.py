@@ -126,6 +126,9 @@ class Session:
             else:
                 machine.stop()
             return ""
+        # A person is slower than a start.
+        for socket in (word for word in words if word.endswith("/esker.sock")):
+            self.wait_for(pathlib.Path(socket))
         if words[0] in KAFKA:
             if not (shutil.which("java") and installs.JARS.exists()):
                 return ""
