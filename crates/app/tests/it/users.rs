@@ -62,7 +62,7 @@ fn a_user_comes_with_its_rules_and_goes_with_them() {
         json!({
             "user": user,
             "mechanisms": ["SCRAM-SHA-256", "SCRAM-SHA-512"],
-            "iterations": [8192, 8192],
+            "iterations": [4096, 4096],
         })
     };
     let listed = told(&broker, &["user", "list"]);

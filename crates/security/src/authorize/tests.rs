@@ -433,12 +433,6 @@ fn a_hundred_thousand_questions_are_answered_as_by_a_plain_list() {
 }
 
 #[test]
-#[ignore = "a minute; run before a release"]
-fn the_index_decides_as_a_plain_list_does_100_000_times() {
-    run(100_000);
-}
-
-#[test]
 fn rules_of_nobody_are_told_of_with_their_grounds() {
     let alice = Principal::user("alice");
     let boss = Principal::user("boss");
