@@ -16,7 +16,7 @@ from . import build, machine
 from .clusters import new_cluster
 from .machine import Reading
 from .processes import Processes, children_cpu, fifo_allowed, parse, raise_file_limit
-from .servers import Esker, Kafka, ServerFailed
+from .servers import Esker, Kafka, Ruled, ServerFailed
 
 CLIENT_SECONDS_MAX = 120.0
 SPARE_MEMORY_BYTES = 2 << 30
@@ -32,15 +32,22 @@ class Side:
     about: str = ""
     nodes: int = 1
 
+    @property
+    def like(self):
+        """The side whose presets it takes part in."""
+        return self.name.removesuffix("-before").removesuffix("-rules")
+
 
 SIDES = {s.name: s for s in (
     Side("esker", "esker", {}, "as shipped: every append synced before it is acknowledged"),
     Side("esker-os", "esker", {"esker.durability": "os"}, "topics opted out of syncing, as Kafka does by default"),
     Side("esker-before", "before", {}, "another build of Esker, named by --before: does a change cost anything"),
+    Side("esker-rules", "rules", {}, "with an authorizer and 1,000 rules"),
     Side("kafka", "kafka", {}, "as shipped: not synced"),
     Side("kafka-sync", "kafka", {"flush.messages": "1"}, "flush.messages=1: every append synced"),
     Side("esker-3", "esker", {}, "three nodes, three replicas of each partition, each synced", 3),
     Side("esker-3-before", "before", {}, "three nodes of the build that --before names", 3),
+    Side("esker-3-rules", "rules", {}, "three nodes with an authorizer and 1,000 rules", 3),
     Side("kafka-3", "kafka", {}, "three brokers, three replicas, not synced", 3),
     Side("kafka-3-sync", "kafka", {"flush.messages": "1"}, "three brokers, three replicas, every append synced", 3),
 )}
@@ -77,6 +84,7 @@ class Bench:
 
     def _usable_sides(self, names):
         needs = {"esker": lambda: build.esker_binary(self.options.esker), "before": lambda: build.before_binary(self.options.before),
+                 "rules": lambda: build.esker_binary(self.options.esker),
                  "kafka": build.kafka_jars}
         self.found = {}
         for kind in dict.fromkeys(SIDES[n].kind for n in names):
@@ -88,8 +96,9 @@ class Bench:
         return [SIDES[n] for n in names if SIDES[n].kind in self.found]
 
     def _node(self, kind, directory, slow_us, settings):
-        if kind in ("esker", "before"):
-            return Esker(directory, self.processes, self.found[kind], self.options.esker_args, slow_us, settings)
+        if kind in ("esker", "before", "rules"):
+            new = Ruled if kind == "rules" else Esker
+            return new(directory, self.processes, self.found[kind], self.options.esker_args, slow_us, settings)
         return Kafka(directory, self.processes, self.found[kind], slow_us, settings)
 
     def new_server(self, kind, slow_us=0, settings=None, nodes=1):

@@ -33,7 +33,7 @@ def options(arguments):
                                 formatter_class=argparse.HelpFormatter)
     p.add_argument("--presets", type=names_of(PRESETS, ALIASES), default=list(PRESETS), metavar="A,B", help="presets to run")
     p.add_argument("--list", action="store_true", help="list presets and sides, and end")
-    p.add_argument("--sides", type=names_of(SIDES), default=[s for s in SIDES if not s.endswith("-before")], metavar="A,B", help="sides to compare")
+    p.add_argument("--sides", type=names_of(SIDES), default=[s for s in SIDES if not s.endswith(("-before", "-rules"))], metavar="A,B", help="sides to compare")
     p.add_argument("--runs", type=int, help="interleaved runs of each preset (default: 3, with --quick 1)")
     p.add_argument("--quick", action="store_true", help="a tenth of the time and data: does it work, not how fast")
     p.add_argument("--json", type=Path, metavar="FILE", help="write all measurements")

@@ -6,6 +6,7 @@ of one quorum. A topic of a measurement has a replica on every node.
 import base64
 import os
 import pathlib
+import subprocess
 import time
 
 from .protocol import Connection, RequestFailed
@@ -52,6 +53,7 @@ class Cluster(Server):
         self.launch()
         for node in self.nodes:
             node.when_serving(self._is_whole)
+        self.nodes[0].furnish()
 
     def _is_whole(self, connection):
         known = len(connection.describe("no-such-topic-yet")[0])
@@ -107,8 +109,10 @@ class Cluster(Server):
         return self.nodes[0].segments(topic, partition)
 
 
-def proof(directory):
-    """The setting by which nodes of Esker believe each other; builds before it know no such setting, and need none."""
+def proof(directory, binary):
+    """The setting by which nodes of Esker believe each other. Builds before it know no such setting, and need none."""
+    if b"--cluster-secret" not in subprocess.run([binary, "serve", "--help"], capture_output=True).stdout:
+        return {}
     secret = pathlib.Path(directory) / "cluster.secret"
     if not secret.exists():
         with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
@@ -126,7 +130,7 @@ def new_cluster(kind, directory, new_node, count):
                      "transaction.state.log.min.isr": 2}
     else:
         voters = ",".join(f"{i}@{n.bootstrap}" for i, n in enumerate(nodes, 1))
-        settings |= {"esker.http.listen": "off", **proof(directory)}
+        settings |= {"esker.http.listen": "off", **proof(directory, nodes[0].binary)}
     for i, node in enumerate(nodes, 1):
         node.settings = {**node.settings, **settings, "node.id": i, "controller.quorum.voters": voters}
     return Cluster(directory, nodes)

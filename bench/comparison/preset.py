@@ -89,7 +89,7 @@ def attempt(bench, results, preset, case, side, run, action):
 def run_preset(preset, bench):
     """All measurements of a preset."""
     results = []
-    sides = [s for s in bench.sides if s.name.removesuffix("-before") in preset.sides]
+    sides = [s for s in bench.sides if s.like in preset.sides]
     states, ready = {}, []
     if preset.own_servers:
         bench.end_servers()

@@ -27,7 +27,7 @@ TITLES = {
 NOISY_CORES = 0.3
 
 # What a side is divided by; a cluster by one node as well.
-OTHERS = ("esker", "esker-before", "kafka", "kafka-sync", "esker-3-before", "kafka-3", "kafka-3-sync", "machine")
+OTHERS = ("esker", "esker-before", "esker-rules", "kafka", "kafka-sync", "esker-3-before", "esker-3-rules", "kafka-3", "kafka-3-sync", "machine")
 
 def number(value):
     if value is None:
@@ -51,7 +51,7 @@ def rows_of(preset, results):
     for r in mine:
         groups.setdefault((r.case, r.side), []).append(r)
     cases = list(dict.fromkeys(r.case for r in mine))
-    order = ["machine", "esker", "esker-before", "esker-os", "kafka", "kafka-sync", "esker-3", "esker-3-before", "kafka-3", "kafka-3-sync"]
+    order = ["machine", "esker", "esker-before", "esker-rules", "esker-os", "kafka", "kafka-sync", "esker-3", "esker-3-before", "esker-3-rules", "kafka-3", "kafka-3-sync"]
     columns = [c for c in preset.columns if any(c in r.figures for r in mine)]
     heads = ["case", "side", f"{preset.unit} min", "median", "max", *(f"/ {other}" for other in OTHERS), *(TITLES.get(c, c) for c in columns)]
     rows = []

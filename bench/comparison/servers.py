@@ -100,6 +100,10 @@ class Server:
     def start(self):
         self.launch()
         self.when_serving(lambda c: c.led_partitions("no-such-topic-yet") >= 0)
+        self.furnish()
+
+    def furnish(self):
+        """Work once it, or the cluster that it is the first node of, serves."""
 
     def when_serving(self, action, pause=RETRY_PAUSE):
         """Tries an action on fresh connections until it succeeds once; gives what it gave."""
@@ -160,6 +164,34 @@ class Esker(Server):
     def command(self):
         settings = [f"--set={k}={v}" for k, v in self.settings.items()]
         return [self.binary, "serve", "--data-dir", self.data, "--listen", self.bootstrap, *settings, *self.arguments]
+
+
+class Ruled(Esker):
+    """With an authorizer and 1,000 rules: clients are anonymous, and may do what they do by the last of them."""
+
+    kind = "esker with rules"
+
+    def command(self):
+        return [*super().command(), "--set=authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"]
+
+    def furnish(self):
+        # A prefix of each of 50 lengths is one look-up each for a question that nobody remembers.
+        prefixes = [f"other-{'x' * length}" for length in range(50)]
+        anonymous, others = "User:ANONYMOUS", [f"--principal=User:u{n}" for n in range(19)]
+        self.allow(f"--principal={anonymous}", "--operation=Read,Write", "--prefixed", *(f"--topic={p}" for p in prefixes))  # 100
+        self.allow(f"--principal={anonymous}", "--operation=Read", *(f"--topic=other-{n}" for n in range(300)))
+        self.allow(*others, "--operation=Read,Describe", "--prefixed", *(f"--topic=bench-{n}" for n in range(10)))  # 380
+        self.allow(*others, "--operation=Alter", "--deny", *(f"--topic=bench-{n}" for n in range(1, 12)))  # 209
+        self.allow(f"--principal={anonymous}", "--operation=Read,Write", *(f"--group=other-{n}" for n in range(3)))  # 6
+        self.allow(f"--principal={anonymous}", "--operation=All", "--cluster", "--group=*", "--transactional-id=*", "--topic=*")
+        self.allow(f"--principal={anonymous}", "--operation=IdempotentWrite", "--cluster")
+
+    def allow(self, *rule):
+        # The file, not the port: who may add a rule is not for the first client to say.
+        command = [self.binary, "-b", self.data / "esker.sock", "acl", "add", *rule]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise ServerFailed(f"{self.kind}: no rules: {done.stderr.strip()[-300:]}")
 
 
 class Kafka(Server):

@@ -110,7 +110,7 @@ class Runs(unittest.TestCase):
     class Bench:
         def __init__(self, runs, sides):
             self.options = type("O", (), {"runs": runs})
-            self.sides = [type("S", (), {"name": n}) for n in sides]
+            self.sides = [type("S", (), {"name": n, "like": n}) for n in sides]
             self.fills = 0
 
         def fill_memory(self):
