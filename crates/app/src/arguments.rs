@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
-    /// Broker to ask first, at port 9092 if it names none; several are separated by commas. ESKER_BOOTSTRAP names another default
+    /// Broker to ask first, at port 9092 if it names none; several are separated by commas. The path of a node's esker.sock will do as well. ESKER_BOOTSTRAP names another default
     #[arg(
         short = 'b',
         long,
