@@ -103,7 +103,9 @@ impl Launch {
                 command
             }
         };
-        command.args(["serve", "--listen", &self.address(), "--data-dir"]);
+        // The network of a scenario is its own: whoever reaches it may do everything.
+        let listen = format!("PLAINTEXT://{}", self.address());
+        command.args(["serve", "--listen", &listen, "--data-dir"]);
         command.arg(&self.data);
         for setting in &self.settings {
             command.args(["--set", setting]);

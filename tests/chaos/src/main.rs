@@ -271,11 +271,12 @@ fn by_reason(left_out: &[(&str, String)], how: &str) -> String {
 
 /// A scenario that panics has failed like any other, and the next ones still run.
 fn judged(run: fn(&Plan, &Place) -> Outcome, plan: &Plan, place: &Place) -> Outcome {
-    catch_unwind(AssertUnwindSafe(|| run(plan, place))).unwrap_or_else(|panic| {
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(plan, place))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         Err(format!("it panicked: {}", text.unwrap_or("without words")))
-    })
+    });
+    outcome.and_then(|verdict| place.search_secret().map(|()| verdict))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use parking_lot::Mutex;
+use trespass::leaks::leaks;
 
 /// Of 32 bytes in base64. Not a secret: it protects a scenario from the next one alone.
 const SECRET: &str = "Y2hhb3MgY2hhb3MgY2hhb3MgY2hhb3MgY2hhb3MgY2g=\n";
@@ -50,6 +51,14 @@ impl Place {
             Err(error) => return Err(at(error)),
         }
         Ok(format!("esker.cluster.secret.file={}", path.display()))
+    }
+
+    /// Fails if a node showed that secret.
+    pub(crate) fn search_secret(&self) -> Result<(), String> {
+        match &leaks(&self.dir, &[SECRET.trim()])[..] {
+            [] => Ok(()),
+            found => Err(found.join("; ")),
+        }
     }
 
     pub(crate) fn image(&self, name: &str) -> PathBuf {

@@ -19,6 +19,7 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 USER = "suite"
 # All that a client does, by rules: a super user would ask none. `user` is for those who manage users.
 RIGHTS = ["all:topic:*", "all:group:*", "all:transactional-id:*", "all:cluster"]
+CLUSTER_SECRET = "cluster.secret"  # in the data directory of the node that made it
 NAME = "ESKER_SASL_"  # of the variables that tell a test's program
 
 
@@ -133,15 +134,21 @@ def log_in(connection):
 
 # Where a broker could show a password.
 
-def forms(password):
-    """A password as it is, and as a dump or a header would have it."""
-    raw = password.encode()
+def forms(secret):
+    """A secret as it is, and as a dump or a header would have it."""
+    raw = secret.encode()
     # Base64 has three looks, by the place where the text begins.
     return [raw, raw.hex().encode(), *(base64.b64encode(b"\0" * skipped + raw)[(0, 4, 4)[skipped]:-4] for skipped in range(3))]
 
 
-def leaks(broker, passwords):
-    """Where the broker shows one of the passwords: its log, its metrics, its command line, its metadata."""
+def cluster_secrets(nodes, work):
+    """Of nodes that this run started: a node alone made it, several were given one."""
+    files = [work / CLUSTER_SECRET, *(node.data_dir / CLUSTER_SECRET for node in nodes)]
+    return sorted({file.read_text().strip() for file in files if file.exists()})
+
+
+def leaks(broker, secrets):
+    """Where the broker shows one of the secrets: its log, its metrics, its command line, its metadata."""
     places = {"its log": broker.log.read_bytes()}
     if broker.process and broker.process.poll() is None:
         places["its command line"] = pathlib.Path(f"/proc/{broker.process.pid}/cmdline").read_bytes()
@@ -150,10 +157,10 @@ def leaks(broker, passwords):
                 places[f"/{page}"] = page_of(broker.http, page)
     for path in broker.data_dir.rglob("*"):
         is_metadata = "__cluster_metadata-0" in path.parts or path.parent == broker.data_dir
-        if is_metadata and path.is_file():
+        if is_metadata and path.is_file() and path.name != CLUSTER_SECRET:
             places[str(path.relative_to(broker.data_dir))] = path.read_bytes()
-    return [f"a password is in {place}" for place, content in places.items()
-            if any(form in content for password in passwords for form in forms(password))]
+    return [f"a secret is in {place}" for place, content in places.items()
+            if any(form in content for secret in secrets for form in forms(secret))]
 
 
 def page_of(http, page):

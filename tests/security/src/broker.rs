@@ -11,6 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use trespass::leaks::leaks;
 use wire::messages::{DescribeClusterRequest, MetadataRequest};
 
 use frames::Talk;
@@ -50,6 +51,17 @@ impl Place {
             if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
                 return port;
             }
+        }
+    }
+
+    /// Fails if a node showed this password, or the secret of its cluster.
+    pub(crate) fn search(&self, password: &str) -> Result<(), String> {
+        let secrets = secrets(&self.root);
+        let mut secrets: Vec<&str> = secrets.iter().map(|secret| secret.trim()).collect();
+        secrets.push(password);
+        match &leaks(&self.root, &secrets)[..] {
+            [] => Ok(()),
+            found => Err(found.join("; ")),
         }
     }
 
@@ -247,6 +259,21 @@ fn serves(address: &str) -> bool {
         return false;
     };
     known.error_code == 0 && talk.ask(&MetadataRequest::default(), 9).is_ok()
+}
+
+/// The secrets of clusters whose nodes keep their data below a directory.
+fn secrets(root: &Path) -> Vec<String> {
+    let nodes = fs::read_dir(root).into_iter().flatten().flatten();
+    let secrets = nodes.map(|node| node.path().join("cluster.secret"));
+    secrets
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .filter(|secret| is_whole(secret))
+        .collect()
+}
+
+/// False for a secret that is a test's wrong one: that short a text may be anywhere.
+fn is_whole(secret: &str) -> bool {
+    secret.trim().len() >= 40
 }
 
 /// Writes a file that its owner alone may read, or others too.

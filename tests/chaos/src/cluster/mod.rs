@@ -292,6 +292,7 @@ impl Row {
         let ended = ended.unwrap_or_else(|_| Err("it panicked".to_owned()));
         // A scenario that failed may have left the network cut.
         let ended = net.heal().and(ended);
+        let ended = ended.and_then(|evidence| place.search_secret().map(|()| evidence));
         let seconds = begun.elapsed().as_secs_f64();
         self.seconds += seconds;
         match ended {

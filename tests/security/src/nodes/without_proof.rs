@@ -34,7 +34,7 @@ const NODES_ALONE: [ApiKey; 12] = [
 const REPLICAS: [i32; 3] = [2, -2, -3];
 const USER: &str = "alice";
 const ADMIN: &str = "admin";
-const PASSWORD: &str = "open";
+pub(super) const PASSWORD: &str = "open-sesame-too";
 
 /// A way to a node.
 struct Way {
