@@ -308,6 +308,8 @@ pub(crate) fn log_config(topic: &config::Topic) -> LogConfig {
         preallocate: topic.preallocate,
         retention_ms: topic.retention_ms,
         retention_bytes: topic.retention_bytes,
+        // No topic tiers as yet.
+        local_retention: None,
         file_delete_delay_ms: topic.file_delete_delay_ms,
         cleanup_policy: Cleanup {
             delete: topic.cleanup_delete,

@@ -18,8 +18,11 @@ const MAGIC: [u8; 7] = *b"ESKCHKP";
 /// before it meets a cut in the journal.
 const VERSION_FIRST: u8 = b'1';
 const VERSION: u8 = b'2';
+/// Written only once something tiers: a build that knows no tier opens a directory that never had one.
+const VERSION_TIERED: u8 = b'3';
 const HEAD_BYTES: usize = 48;
 const ROW_BYTES: usize = 16 + 4 + 4 + 8 * 7;
+const ROW_BYTES_TIERED: usize = ROW_BYTES + 8;
 const ROW_BYTES_FIRST: usize = 16 + 4 + 4 + 8 * 4;
 const LOST_BYTES: usize = 16 + 4 + 4 + 8 * 2;
 /// 128 MiB of rows are two million partitions in one directory; a longer file is not a checkpoint.
@@ -31,8 +34,10 @@ pub struct Row {
     pub topic: Uuid,
     pub partition: PartitionIndex,
     pub log_start: Offset,
-    /// First offset of the files. Equal to the log start until there is a tier.
+    /// First offset of the files. Equal to the log start where nothing tiers.
     pub local_start: Offset,
+    /// The tier has everything from the log start up to here, and can stand for files that are missing below; 0 where nothing tiers.
+    pub restart_point: Offset,
     /// Known to be committed; never more than is.
     pub committed: Offset,
     /// Where the log began anew last; 0 if it never did.
@@ -73,6 +78,7 @@ pub struct Checkpoint {
 pub enum Version {
     /// Replaced before anything is written that it has no place for.
     First,
+    /// With or without a tier.
     Current,
 }
 
@@ -120,7 +126,7 @@ impl Checkpoint {
         let mut bytes = vec![0; len as usize];
         file.read_exact_at(&mut bytes, 0)?;
         let version = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.first());
-        if version.is_some_and(|version| VERSION < *version && version.is_ascii_digit()) {
+        if version.is_some_and(|version| VERSION_TIERED < *version && version.is_ascii_digit()) {
             return Err(LoadError::Newer);
         }
         Checkpoint::decode(&bytes)
@@ -130,10 +136,11 @@ impl Checkpoint {
 
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(
-            HEAD_BYTES + self.rows.len() * ROW_BYTES + self.lost.len() * LOST_BYTES,
+            HEAD_BYTES + self.rows.len() * ROW_BYTES_TIERED + self.lost.len() * LOST_BYTES,
         );
+        let tiers = (self.rows.iter()).any(|row| Offset::ZERO < row.restart_point);
         out.extend_from_slice(&MAGIC);
-        out.push(VERSION);
+        out.push(if tiers { VERSION_TIERED } else { VERSION });
         out.extend_from_slice(&[0; 8]);
         out.extend_from_slice(&self.sequence.to_le_bytes());
         out.extend_from_slice(&u64::from(self.checksum).to_le_bytes());
@@ -155,6 +162,9 @@ impl Checkpoint {
             ] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
+            if tiers {
+                out.extend_from_slice(&row.restart_point.0.to_le_bytes());
+            }
         }
         for lost in &self.lost {
             out.extend_from_slice(&lost.topic.0);
@@ -173,9 +183,10 @@ impl Checkpoint {
         if fields.take::<7>()? != MAGIC {
             return None;
         }
-        let version = match fields.take::<1>()? {
-            [VERSION_FIRST] => Version::First,
-            [VERSION] => Version::Current,
+        let (version, row_bytes) = match fields.take::<1>()? {
+            [VERSION_FIRST] => (Version::First, ROW_BYTES_FIRST),
+            [VERSION] => (Version::Current, ROW_BYTES),
+            [VERSION_TIERED] => (Version::Current, ROW_BYTES_TIERED),
             _ => return None,
         };
         let checksum = fields.u32()?;
@@ -189,10 +200,6 @@ impl Checkpoint {
             piece: fields.u64()?,
             rows: Vec::new(),
             lost: Vec::new(),
-        };
-        let row_bytes = match version {
-            Version::First => ROW_BYTES_FIRST,
-            Version::Current => ROW_BYTES,
         };
         let count = fields.u64()?;
         if count > (fields.0.len() / row_bytes) as u64 {
@@ -211,11 +218,16 @@ impl Checkpoint {
                 Version::First => [log_start, log_start, Offset::ZERO],
                 Version::Current => [fields.offset()?, fields.offset()?, fields.offset()?],
             };
+            let restart_point = match row_bytes {
+                ROW_BYTES_TIERED => fields.offset()?,
+                _ => Offset::ZERO,
+            };
             checkpoint.rows.push(Row {
                 topic,
                 partition,
                 log_start,
                 local_start,
+                restart_point,
                 committed,
                 restarted_at,
                 log_end,
@@ -266,13 +278,13 @@ impl Fields<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_flipped_byte_and_every_truncation_is_seen() {
-        let row = Row {
+    fn row(restart_point: Offset) -> Row {
+        Row {
             topic: Uuid([7; 16]),
             partition: PartitionIndex(3),
             log_start: Offset(5),
             local_start: Offset(6),
+            restart_point,
             committed: Offset(8),
             restarted_at: Offset(2),
             log_end: Offset(9),
@@ -280,22 +292,43 @@ mod tests {
             active_len: Position(300),
             has_files: true,
             has_producers: false,
+        }
+    }
+
+    fn checkpoint(rows: Vec<Row>) -> Checkpoint {
+        let lost = Lost {
+            topic: rows[0].topic,
+            partition: rows[0].partition,
+            from: Offset(6),
+            to: Offset(8),
         };
-        let checkpoint = Checkpoint {
+        Checkpoint {
             sequence: 12,
             checksum: 34,
             piece: 2,
-            rows: vec![row; 3],
-            lost: vec![
-                Lost {
-                    topic: row.topic,
-                    partition: row.partition,
-                    from: Offset(6),
-                    to: Offset(8),
-                };
-                2
-            ],
-        };
+            rows,
+            lost: vec![lost; 2],
+        }
+    }
+
+    #[test]
+    fn every_flipped_byte_and_every_truncation_is_seen() {
+        for restart_point in [Offset(0), Offset(7)] {
+            damage_each_byte(checkpoint(vec![row(restart_point), row(Offset(0))]));
+        }
+    }
+
+    #[test]
+    fn only_a_directory_that_tiers_is_of_the_later_version() {
+        let version = |rows| checkpoint(rows).encode()[7];
+        assert_eq!(version(vec![row(Offset(0)); 2]), VERSION);
+        assert_eq!(
+            version(vec![row(Offset(0)), row(Offset(7))]),
+            VERSION_TIERED
+        );
+    }
+
+    fn damage_each_byte(checkpoint: Checkpoint) {
         let bytes = checkpoint.encode();
         let whole = Some((checkpoint, Version::Current));
         assert_eq!(Checkpoint::decode(&bytes), whole);

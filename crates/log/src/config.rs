@@ -32,6 +32,14 @@ pub struct Cleanup {
     pub compact: bool,
 }
 
+/// How long, and how much of, a log is kept; `None` is without bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Retention {
+    pub ms: Option<i64>,
+    /// Per partition.
+    pub bytes: Option<u64>,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogConfig {
     /// At most `i32::MAX`: positions in the index are 32 bits wide.
@@ -46,6 +54,8 @@ pub struct LogConfig {
     pub retention_ms: Option<i64>,
     /// Per partition; `None` is without bound.
     pub retention_bytes: Option<u64>,
+    /// How much of what is tiered stays in local files; `None` where the topic does not tier.
+    pub local_retention: Option<Retention>,
     pub file_delete_delay_ms: i64,
     pub cleanup_policy: Cleanup,
     pub delete_retention_ms: i64,
@@ -107,6 +117,7 @@ impl Default for LogConfig {
             preallocate: false,
             retention_ms: Some(7 * DAY_MS),
             retention_bytes: None,
+            local_retention: None,
             file_delete_delay_ms: 60_000,
             cleanup_policy: Cleanup {
                 delete: true,

@@ -15,6 +15,7 @@ pub mod journal;
 pub mod metadata;
 pub mod pool;
 pub mod producer;
+pub mod restart;
 pub mod scan;
 pub mod segment;
 pub mod store;

@@ -4,18 +4,22 @@
 //! the files stays. The log is shorter at once, and lives on under another number; the journal
 //! has the cut behind all that was queued before, and the files follow it (see `cuts`).
 
+use std::io;
 use std::sync::Arc;
 
 use log::Epochs;
 use log::journal::{Entry, What};
+use log::restart::Carried;
 use log::tail::Tail;
 use model::{LeaderEpoch, Offset, Ticket};
 
 use crate::cuts::FileCut;
+use crate::dir::names::restart_name;
 use crate::dir::queue::{Push, Slot};
 use crate::life::Life;
 use crate::news::News;
 use crate::partition::{Hole, Partition, PartitionState};
+use crate::sync::Ordering;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CutError {
@@ -126,8 +130,8 @@ impl Partition {
         if state.tail.written() < points.committed {
             return Err(CutError::Writing);
         }
-        let to = state.tail.cut_place(lost.from.max(points.start));
-        let to = to.max(points.start);
+        let to = state.tail.cut_place(lost.from.max(state.local_start));
+        let to = to.max(state.local_start);
         self.cut_aside(state, to, epoch);
         Ok(Some(to))
     }
@@ -165,6 +169,9 @@ impl Partition {
     /// The log ends at `to`; the files behind it are copied before they are cut.
     fn cut_aside(self: &Arc<Self>, state: &mut PartitionState, to: Offset, epoch: LeaderEpoch) {
         let life = state.progress.on_lost(to);
+        // An unclean election may end the log below all files that are here.
+        state.local_start = state.local_start.min(to);
+        state.restart_point = state.restart_point.min(to);
         state.forget_unwritten(|tail| tail.cut(to));
         state.are_epochs_changed |= state.epochs.truncate_from_end(to);
         state.aborted.retain(|txn| txn.last_offset < to);
@@ -200,6 +207,77 @@ impl Partition {
         };
         self.push_cut(state, at, life, what);
         Ok(life)
+    }
+
+    /// Restarts the log, empty, behind records that the tier has from `log_start` on: for a replica that is behind the local start of its
+    /// leader. [`Partition::keep_carried`] comes first, so that a crash finds what the log goes on with.
+    pub fn rebuild(
+        self: &Arc<Self>,
+        log_start: Offset,
+        carried: Carried,
+    ) -> Result<Life, CutError> {
+        let at = carried.at();
+        let latest = carried.epochs.latest();
+        let epoch = latest.map_or(LeaderEpoch::NONE, |latest| latest.epoch);
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        self.check_cut(state, at)?;
+        let before = state.marks();
+        state.cuts.keep(before);
+        let life = state.progress.on_restart(log_start, at);
+        state.begin_behind(carried, true, life);
+        state.home.carried_at.store(at.0 as u64, Ordering::Release);
+        let what = What::Restart {
+            log_start,
+            at,
+            epoch,
+        };
+        self.push_cut(state, at, life, what);
+        Ok(life)
+    }
+
+    /// Writes the file of a restart that is about to come. For a thread that may wait for the disk.
+    pub fn keep_carried(&self, carried: &Carried) -> io::Result<()> {
+        let dir = self.dir();
+        let name = restart_name(self.key(), carried.at());
+        carried.write(&*dir.env.disk, &dir.path, &name)
+    }
+
+    /// The tier has everything from the log start up to `to`, if that is committed here, and can stand for local files below.
+    pub fn set_restart_point(&self, to: Offset) {
+        let mut state = self.state.lock();
+        let to = to.min(state.progress.points().committed);
+        if state.restart_point < to {
+            state.restart_point = to;
+            // Files go once a checkpoint knows it.
+            let dir = Arc::clone(&state.home.dir);
+            drop(state);
+            dir.want_row();
+        }
+    }
+
+    /// Local retention wants the files to begin at `to`. They begin no later than a checkpoint forgives to the next start. Returns where
+    /// they begin now. For the segment writer, which alone writes what is derived from the files.
+    pub fn advance_local_start(self: &Arc<Self>, to: Offset) -> Offset {
+        let home = self.home();
+        let forgiven = Offset(home.forgiven.load(Ordering::Acquire) as i64);
+        let committed = self.bounds().high_watermark;
+        let to = (to.min(forgiven)).min(home.derived.lock().files_begin_max(committed));
+        let mut state = self.state.lock();
+        let to = to.min(state.restart_point);
+        if state.is_deleted || self.is_offline_in(&state) || to <= state.local_start {
+            return state.local_start;
+        }
+        state.local_start = to;
+        state.tail.evict(to);
+        state.has_trimmed = true;
+        let is_first = !std::mem::replace(&mut state.dirty, true);
+        let home = Arc::clone(&state.home);
+        drop(state);
+        if is_first {
+            home.dir.backlog.add(0, Some(self.key()));
+        }
+        to
     }
 
     pub(crate) fn check_cut(&self, state: &PartitionState, to: Offset) -> Result<(), CutError> {
@@ -297,7 +375,7 @@ impl PartitionState {
 
     /// The first loss that the log spans, unless the files are being cut there.
     pub(crate) fn first_hole(&self) -> Option<Hole> {
-        let start = self.progress.points().start;
+        let start = self.local_start;
         let spanned = self.holes.iter().filter(|hole| start < hole.to);
         let first = spanned.min_by_key(|hole| hole.from).copied();
         first.filter(|_| !self.cuts.keep_what_is_lost())

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use log::producer::ProducerStates;
 use model::Offset;
 
 use crate::life::Life;
@@ -15,6 +16,7 @@ use crate::life::Life;
 pub(crate) struct Marks {
     pub(crate) log_start: Offset,
     pub(crate) local_start: Offset,
+    pub(crate) restart_point: Offset,
     pub(crate) committed: Offset,
     pub(crate) restarted_at: Offset,
 }
@@ -26,8 +28,8 @@ pub(crate) enum FileCut {
     To(Offset),
     /// The files end here, and a copy of what is behind stays for an operator: something in front of it is lost.
     Lost(Offset),
-    /// The files restart here, empty.
-    Restart { at: Offset },
+    /// The files restart here, empty. `carries`: behind records of the tier, whose epochs and producers the log goes on with.
+    Restart { at: Offset, carries: bool },
 }
 
 impl FileCut {
@@ -65,6 +67,8 @@ pub(crate) struct Cuts {
     durable: Life,
     /// True while the states of producers are older than the cut, and the right ones are still to come from the files.
     awaits_producers: bool,
+    /// States of producers with which the last restart goes on.
+    carried: Option<Box<ProducerStates>>,
 }
 
 impl Cuts {
@@ -75,6 +79,15 @@ impl Cuts {
     /// A restart was pushed; `before` is the log that ended with it.
     pub(crate) fn keep(&mut self, before: Marks) {
         self.before.get_or_insert(before);
+    }
+
+    /// The states of producers that the files go on with behind the last restart.
+    pub(crate) fn carry(&mut self, producers: Option<ProducerStates>) {
+        self.carried = producers.map(Box::new);
+    }
+
+    pub(crate) fn carried(&self) -> Option<ProducerStates> {
+        self.carried.as_deref().cloned()
     }
 
     /// The log that a checkpoint describes as long as its files do not know the new one.
@@ -126,6 +139,7 @@ impl Cuts {
         let are_over = self.are_over();
         if are_over {
             self.before = None;
+            self.carried = None;
         }
         are_over
     }
@@ -184,10 +198,22 @@ mod tests {
     fn restart_stands_for_the_cuts_around_it() {
         let mut cuts = Cuts::default();
         cuts.push(Life(1), FileCut::To(Offset(80)));
-        cuts.push(Life(2), FileCut::Restart { at: Offset(200) });
+        cuts.push(
+            Life(2),
+            FileCut::Restart {
+                at: Offset(200),
+                carries: false,
+            },
+        );
         cuts.push(Life(3), FileCut::To(Offset(210)));
         cuts.on_durable(Life(3));
-        assert_eq!(cuts.due(), Some(FileCut::Restart { at: Offset(200) }));
+        assert_eq!(
+            cuts.due(),
+            Some(FileCut::Restart {
+                at: Offset(200),
+                carries: false,
+            })
+        );
         assert_eq!(cuts.files_end(), Some(Offset::ZERO));
     }
 }

@@ -51,12 +51,13 @@ impl Derived {
         Ok(())
     }
 
-    /// The files were cut, or restarted.
+    /// The files were cut, or restarted. `carried` are the states that a restart goes on with.
     pub(crate) fn cut(
         &mut self,
         disk: &dyn Disk,
         store: &Store,
         cut: FileCut,
+        carried: Option<ProducerStates>,
     ) -> Result<(), StoreError> {
         let at = |error| StoreError::Io {
             path: store.dir().to_path_buf(),
@@ -64,7 +65,7 @@ impl Derived {
         };
         let (to, is_useless): (_, fn(Offset, Offset) -> bool) = match cut {
             FileCut::To(to) | FileCut::Lost(to) => (to, |taken, to| to < taken),
-            FileCut::Restart { at } => (at, |_, _| true),
+            FileCut::Restart { at, .. } => (at, |_, _| true),
         };
         let useless: Vec<Offset> = (self.snapshots.iter().copied())
             .filter(|taken| is_useless(*taken, to))
@@ -77,7 +78,7 @@ impl Derived {
                 self.make_anew(disk, store, to)?;
             }
             FileCut::To(_) | FileCut::Lost(_) | FileCut::Restart { .. } => {
-                self.producers = ProducerStates::new(to);
+                self.producers = carried.unwrap_or_else(|| ProducerStates::new(to));
                 self.unread_from = None;
             }
         }
@@ -129,17 +130,30 @@ impl Derived {
         }
     }
 
+    /// The last offset at which the files may begin, where a cut may come to `committed`: states of producers are made of a snapshot and of
+    /// what is behind it.
+    pub(crate) fn files_begin_max(&self, committed: Offset) -> Offset {
+        let below = self.snapshots.iter().filter(|taken| **taken <= committed);
+        match below.max() {
+            Some(taken) => *taken,
+            None if self.has_producers() || !self.snapshots.is_empty() => Offset::ZERO,
+            None => Offset(i64::MAX),
+        }
+    }
+
     pub(crate) fn has_producers(&self) -> bool {
         !self.producers.is_empty() || self.unread_from.is_some()
     }
 
-    /// Writes what changed since the last time.
+    /// Writes what changed since the last time. Where local files go sooner than the log, the newest snapshot at or below `needed_from`
+    /// stays: what is committed is never cut, so that states can be made of it and of files, however early these begin.
     pub(crate) fn store(
         &mut self,
         disk: &dyn Disk,
         dir: &Path,
         topic: Uuid,
         epochs: Option<&Epochs>,
+        needed_from: Option<Offset>,
         syncing: Syncing,
     ) -> io::Result<()> {
         if !self.is_id_stored {
@@ -158,14 +172,22 @@ impl Derived {
                 disk.sync_dir(dir)?;
             }
             self.snapshots.push_back(end);
-            self.prune(disk, dir)?;
+            self.prune(disk, dir, needed_from)?;
         }
         Ok(())
     }
 
     /// Removes the oldest snapshots but for those that are kept.
-    fn prune(&mut self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-        while self.snapshots.len() > SNAPSHOTS_KEPT {
+    fn prune(
+        &mut self,
+        disk: &dyn Disk,
+        dir: &Path,
+        needed_from: Option<Offset>,
+    ) -> io::Result<()> {
+        let is_needed = |next: Option<&Offset>| {
+            needed_from.is_some_and(|from| next.is_none_or(|next| from < *next))
+        };
+        while self.snapshots.len() > SNAPSHOTS_KEPT && !is_needed(self.snapshots.get(1)) {
             let old = self.snapshots.pop_front();
             producer::prune(disk, dir, old.as_slice())?;
         }
@@ -205,7 +227,8 @@ pub(crate) fn load(
     let mut snapshots = store.snapshots()?;
     snapshots.sort_unstable();
     derived.snapshots = snapshots.into();
-    derived.prune(disk, store.dir()).map_err(at)?;
+    let needed_from = (Offset::ZERO < row.restart_point).then_some(row.committed);
+    derived.prune(disk, store.dir(), needed_from).map_err(at)?;
     // A checkpoint that was not completed may have stored epochs of records that it never vouched for. These records may come again from
     // the journal, or never.
     derived.are_epochs_stored = !store.forget_epochs(row.log_end);

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use log::Epochs;
 use log::journal::What;
+use log::producer::ProducerStates;
+use log::restart::Carried;
 use log::tail::Tail;
 use model::{LeaderEpoch, Offset};
 
@@ -88,27 +90,44 @@ impl Partition {
 impl PartitionState {
     /// The log is empty, and ends at `at`, behind a record of `epoch`.
     pub(crate) fn begin_at(&mut self, at: Offset, epoch: LeaderEpoch, life: Life) {
+        let mut epochs = Epochs::default();
+        epochs.assign(epoch, at);
+        let carried = Carried {
+            epochs,
+            producers: ProducerStates::new(at),
+        };
+        self.begin_behind(carried, false, life);
+    }
+
+    /// The log is empty, and ends where `carried` does; the tier has what is in front.
+    pub(crate) fn begin_behind(&mut self, carried: Carried, is_tiered: bool, life: Life) {
+        let at = carried.at();
         self.forget_unwritten(|tail| {
             let unwritten = tail.unwritten_bytes();
             *tail = Tail::new(at);
             unwritten
         });
         self.local_start = at;
+        self.restart_point = if is_tiered { at } else { Offset::ZERO };
         self.restarted_at = at;
-        self.epochs = Epochs::default();
-        self.epochs.assign(epoch, at);
+        self.epochs = carried.epochs;
         self.are_epochs_changed = true;
         self.aborted.clear();
         self.cut_off.append(&mut self.holes);
         self.begin_producers(at);
+        self.cuts
+            .carry(is_tiered.then(|| carried.producers.clone()));
+        self.producers = carried.producers;
+        self.producers.on_high_watermark(at);
         self.cuts.await_producers(false);
-        self.cuts.push(life, FileCut::Restart { at });
+        let carries = is_tiered;
+        self.cuts.push(life, FileCut::Restart { at, carries });
     }
 
     /// True if the partition leaves, and a crash would find nothing of its log.
     pub(crate) fn has_left(&self) -> bool {
         let is_emptied =
-            matches!(self.cuts.due(), Some(FileCut::Restart { at }) if at == Offset::ZERO);
+            matches!(self.cuts.due(), Some(FileCut::Restart { at, .. }) if at == Offset::ZERO);
         let is_empty = self.progress.points().end == Offset::ZERO;
         self.is_leaving && is_emptied && is_empty && !self.cuts.are_pending()
     }

@@ -59,6 +59,10 @@ pub(crate) struct Home {
     pub(crate) derived: Mutex<Derived>,
     /// Base of the active segment as the last durable checkpoint knows it: what lies below stays closed, also after a crash.
     pub(crate) checkpointed: AtomicU64,
+    /// The restart point as that checkpoint knows it: files below may be missing at the next start.
+    pub(crate) forgiven: AtomicU64,
+    /// Where the log restarts whose file (see [`Partition::keep_carried`]) is there until a checkpoint covers that; 0 if there is none.
+    pub(crate) carried_at: AtomicU64,
     /// Held while compaction works on the files; true once they were removed.
     pub(crate) cleaning: Mutex<bool>,
     /// Damaged places of the files that were repaired.
@@ -70,6 +74,9 @@ pub(crate) struct PartitionState {
     pub(crate) tail: Tail,
     /// First offset that the files of this broker are to have. Equal to the log start until a tier has what lies between.
     pub(crate) local_start: Offset,
+    /// The tier has everything from the log start up to here: local files below may go, and are no loss where they are missing. Never above
+    /// what is committed; 0 where nothing tiers.
+    pub(crate) restart_point: Offset,
     /// Offset at which the log last restarted.
     pub(crate) restarted_at: Offset,
     /// Below this offset there may be gaps between batches, which the compaction of a leader left.
@@ -149,6 +156,10 @@ pub struct Start {
     pub log_start: Offset,
     /// First offset of the files.
     pub local_start: Offset,
+    /// The tier has everything from the log start up to here.
+    pub restart_point: Offset,
+    /// Where a restart has a file that no checkpoint covers yet; 0 if there is none.
+    pub(crate) carried_at: Offset,
     /// Offset at which the log last restarted; 0 if it never did.
     pub restarted_at: Offset,
     /// Everything below is known to be committed.
@@ -176,6 +187,8 @@ impl Start {
         Start {
             log_start: Offset::ZERO,
             local_start: Offset::ZERO,
+            restart_point: Offset::ZERO,
+            carried_at: Offset::ZERO,
             restarted_at: Offset::ZERO,
             committed: Offset::ZERO,
             log_end: Offset::ZERO,
@@ -199,6 +212,8 @@ pub struct Bounds {
     pub log_start: Offset,
     /// First offset on the disks of this broker; never below the log start.
     pub local_start: Offset,
+    /// The tier has everything from the log start up to here; 0 where nothing tiers.
+    pub restart_point: Offset,
     /// The end of what is committed.
     pub high_watermark: Offset,
     /// The end for readers of committed data: the first open transaction, or the high watermark.
@@ -243,6 +258,12 @@ impl Partition {
                     .filter(|_| !is_unsettled)
                     .map_or(0, |store| store.known().active_base.0 as u64),
             ),
+            forgiven: AtomicU64::new(if is_unsettled {
+                0
+            } else {
+                start.restart_point.0 as u64
+            }),
+            carried_at: AtomicU64::new(start.carried_at.0 as u64),
             cleaning: Mutex::new(false),
             repaired: AtomicU64::new(0),
             store: start.store.map_or_else(OnceLock::new, OnceLock::from),
@@ -258,6 +279,7 @@ impl Partition {
                 home,
                 tail: Tail::unwritten_from(start.unwritten, start.log_end),
                 local_start: start.local_start.max(start.log_start),
+                restart_point: start.restart_point,
                 restarted_at: start.restarted_at,
                 gaps_end: start.gaps_end,
                 cuts: Cuts::default(),
@@ -468,6 +490,7 @@ impl PartitionState {
         Bounds {
             log_start: points.start,
             local_start: self.local_start,
+            restart_point: self.restart_point,
             high_watermark: points.committed,
             last_stable: self.last_stable(),
             durable: points.durable,
@@ -509,6 +532,7 @@ impl PartitionState {
         self.cuts.before().unwrap_or(Marks {
             log_start: points.start,
             local_start: self.local_start,
+            restart_point: self.restart_point,
             committed: points.committed,
             restarted_at: self.restarted_at,
         })

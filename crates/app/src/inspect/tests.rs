@@ -280,6 +280,7 @@ fn an_epoch_that_began_behind_the_checkpoint_is_no_damage() {
         partition: PartitionIndex(0),
         log_start: Offset(100),
         local_start: Offset(100),
+        restart_point: Offset(0),
         committed: Offset(100),
         restarted_at: Offset(0),
         log_end: Offset(104),

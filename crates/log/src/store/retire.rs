@@ -12,6 +12,7 @@ use model::{Offset, Timestamp};
 
 use super::open::{DELETED, base_of};
 use super::{Store, StoreError};
+use crate::config::Retention;
 use crate::file_name::file_name;
 use crate::scan::{HeadScan, ScanError, read_batch};
 use crate::segment::Segment;
@@ -81,12 +82,30 @@ impl Store {
     /// only when all its records are too old.
     pub fn retirable(&self, now: Timestamp, limit: Offset) -> Result<Vec<Retire>, StoreError> {
         let config = self.config();
+        let kept = Retention {
+            ms: config.retention_ms,
+            bytes: config.retention_bytes,
+        };
+        let deletes = config.cleanup_policy.delete;
+        self.beyond(
+            if deletes { kept } else { Retention::default() },
+            now,
+            limit,
+        )
+    }
+
+    /// The oldest segments that go beyond `kept`, all of their records below `limit`.
+    pub fn beyond(
+        &self,
+        kept: Retention,
+        now: Timestamp,
+        limit: Offset,
+    ) -> Result<Vec<Retire>, StoreError> {
         let segments = self.segments();
         let log_end = self.log_end();
-        let mut spare = match config.retention_bytes {
-            Some(keep) if config.cleanup_policy.delete => self.size().saturating_sub(keep),
-            _ => 0,
-        };
+        let mut spare = kept
+            .bytes
+            .map_or(0, |keep| self.size().saturating_sub(keep));
         let mut retired = Vec::new();
         for (at, segment) in segments.iter().enumerate() {
             let next = segments.get(at + 1).map_or(log_end, |next| next.base());
@@ -97,9 +116,7 @@ impl Store {
             let oversize = !is_active && bytes <= spare && spare > 0;
             let reason = if next <= self.local_start() && !is_active {
                 Reason::LogStart
-            } else if config.cleanup_policy.delete
-                && self.is_expired(segment, config.retention_ms, now)?
-            {
+            } else if self.is_expired(segment, kept.ms, now)? {
                 Reason::Time
             } else if oversize {
                 Reason::Size

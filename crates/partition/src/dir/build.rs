@@ -66,6 +66,7 @@ impl LogDir {
             rot_repaired: AtomicU64::new(0),
             damages: Damages::default(),
             checkpoint_wanted: AtomicBool::new(false),
+            has_new_row: AtomicBool::new(false),
             writer_bell: parts.bell,
             folds_names: parts.folds_names,
             counters: Counters::default(),

@@ -110,6 +110,8 @@ pub struct LogDir {
     pub(crate) damages: Damages,
     /// True if someone waits for a checkpoint that knows what the one before does not.
     pub(super) checkpoint_wanted: AtomicBool,
+    /// A row of the checkpoint changed without an entry of the journal.
+    pub(super) has_new_row: AtomicBool,
     pub(super) writer_bell: Arc<dyn Bell>,
     pub(super) maker_bell: Arc<dyn Bell>,
     pub(super) volume_sync: Mutex<VolumeSync>,
@@ -521,6 +523,12 @@ impl LogDir {
         if !self.checkpoint_wanted.swap(true, Ordering::AcqRel) {
             self.writer_bell.ring();
         }
+    }
+
+    /// Asks for a checkpoint soon though the journal may have nothing new: a row has.
+    pub(crate) fn want_row(&self) {
+        self.has_new_row.store(true, Ordering::Release);
+        self.want_checkpoint();
     }
 
     /// Asks the segment writer to write everything, checkpoint and end, and the syncer and the maker of pieces to end.

@@ -33,7 +33,7 @@ mod flight;
 pub mod linger;
 pub(crate) mod log_dir;
 pub(crate) mod r#move;
-mod names;
+pub(crate) mod names;
 mod open;
 mod pieces;
 pub(crate) mod queue;

@@ -17,6 +17,7 @@ pub(super) const FUTURE_SUFFIX: &str = "-future";
 /// Suffix of directories that are set aside for an operator: no start takes them for a partition.
 pub(super) const STRAY_SUFFIX: &str = "-stray";
 const RESCUED_SUFFIX: &str = "-rescued";
+const RESTART_SUFFIX: &str = ".restart";
 
 pub(super) fn grave_name(topic: &str, index: PartitionIndex, id: Uuid) -> String {
     name_with(topic, &format!("-{index}.{id}{GRAVE_SUFFIX}"))
@@ -42,6 +43,19 @@ pub(super) fn aside_name(topic: &str, (id, index): (Uuid, PartitionIndex), at: O
         topic,
         &format!("-{index}.{}{STRAY_SUFFIX}", hex(Uuid(unique))),
     )
+}
+
+/// The file of a log that restarts at `at` (see [`log::restart::Carried`]). It lies beside the partition's directory, which a restart may
+/// come before.
+pub(crate) fn restart_name((id, index): (Uuid, PartitionIndex), at: Offset) -> String {
+    format!("{}-{index}.{at}{RESTART_SUFFIX}", hex(id))
+}
+
+/// True of the name of such a file, whole or half written.
+pub(super) fn is_restart_name(name: &str) -> bool {
+    name.strip_suffix(".tmp")
+        .unwrap_or(name)
+        .ends_with(RESTART_SUFFIX)
 }
 
 pub(super) fn is_rescued_name(name: &str) -> bool {

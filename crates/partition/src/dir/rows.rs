@@ -47,6 +47,7 @@ pub(super) fn empty((topic, partition): Key) -> checkpoint::Row {
         partition,
         log_start: Offset::ZERO,
         local_start: Offset::ZERO,
+        restart_point: Offset::ZERO,
         committed: Offset::ZERO,
         restarted_at: Offset::ZERO,
         log_end: Offset::ZERO,
@@ -87,10 +88,11 @@ pub(super) fn row(
     let Marks {
         log_start,
         local_start,
+        restart_point,
         committed,
         restarted_at,
     } = marks;
-    if known.is_none() && log_start == Offset::ZERO {
+    if known.is_none() && log_start == Offset::ZERO && restart_point == Offset::ZERO {
         return None;
     }
     Some(checkpoint::Row {
@@ -98,10 +100,11 @@ pub(super) fn row(
         partition,
         log_start,
         local_start,
+        restart_point,
         committed,
         restarted_at,
-        log_end: known.map_or(log_start, |known| known.log_end),
-        active_base: known.map_or(log_start, |known| known.active_base),
+        log_end: known.map_or(local_start, |known| known.log_end),
+        active_base: known.map_or(local_start, |known| known.active_base),
         active_len: Position(known.map_or(0, |known| known.active_len)),
         has_files: known.is_some(),
         has_producers,

@@ -82,7 +82,7 @@ fn committed(rig: &Rig, up_to: i64) -> i64 {
 /// Base offset, epoch and values of each batch, committed or not, to the end of the log.
 pub(super) fn contents(partition: &Partition) -> Vec<(i64, i32, Vec<u8>)> {
     let bounds = partition.bounds();
-    let mut next = bounds.log_start;
+    let mut next = bounds.local_start;
     let mut all = Vec::new();
     while next < bounds.log_end {
         let request = ReadRequest {
@@ -504,7 +504,7 @@ fn what_is_committed_outlives_the_process() {
     // A binary of before cannot read this version, and this one none that comes later.
     let mut later = stored(&machine);
     assert_eq!(later[..8], *b"ESKCHKP2");
-    later[7] = b'3';
+    later[7] = b'4';
     store(&machine, &later);
     let refused = unled(&machine).err().expect("a later version");
     assert!(refused.to_string().contains("later version"), "{refused}");

@@ -24,6 +24,7 @@ mod replicas;
 mod rescue;
 mod scrub;
 mod strays;
+mod tiered;
 mod together;
 mod transactions;
 mod waiting;

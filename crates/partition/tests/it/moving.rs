@@ -598,6 +598,37 @@ fn producers_and_transactions_move_along() {
     }
 }
 
+/// Files that went because a tier has them are no damage where the log comes to.
+#[test]
+fn a_log_whose_files_begin_later_moves_as_it_is() {
+    let machine = machine(5);
+    let mut known = vec![Known::default(); 3];
+    let mut house = filled(&machine, &mut known);
+    let partition = Arc::clone(&house.first.partitions[MOVES]);
+    partition.set_restart_point(Offset(50));
+    house.work(&machine, SECOND, &mut known);
+    let start = partition.advance_local_start(Offset(45));
+    assert_eq!(start, Offset(45));
+    house.work(&machine, SECOND, &mut known);
+    house.begin(1);
+    house.finish(&machine, &mut known);
+    house.work(&machine, SECOND, &mut known);
+    for _ in 0..2 {
+        assert_eq!(places(&machine)[MOVES], 1);
+        let partition = &house.first.partitions[MOVES];
+        let bounds = partition.bounds();
+        assert_eq!(bounds.log_start, Offset(0));
+        assert!(bounds.local_start <= start && Offset(0) < bounds.local_start);
+        assert_eq!(bounds.restart_point, Offset(50));
+        assert!(!partition.has_holes() && !partition.is_offline());
+        let all = super::cuts::contents(partition);
+        assert_eq!(all.len() as i64, 60 - bounds.local_start.0);
+        drop(house);
+        machine.kill();
+        house = House::open(&machine, &configs()).unwrap();
+    }
+}
+
 #[test]
 fn a_compacted_log_moves_with_its_gaps_and_is_compacted_further_where_it_came_to() {
     let machine = machine(1);

@@ -134,6 +134,7 @@ fn read(part: PartitionData) -> Result<Read, ErrorCode> {
     let bounds = Bounds {
         log_start,
         local_start: log_start,
+        restart_point: Offset::ZERO,
         high_watermark,
         last_stable: last_stable.unwrap_or(high_watermark),
         // Its leader alone knows of more.

@@ -308,6 +308,7 @@ impl Move {
                     &self.files,
                     partition.topic_id,
                     Some(&epochs),
+                    None,
                     Syncing::Now,
                 )
                 .map_err(CopyError::Target)?;

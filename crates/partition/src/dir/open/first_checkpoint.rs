@@ -14,6 +14,7 @@ use log::journal::{self, Piece, Replayed, is_full, make_piece};
 
 use super::accept_loss;
 use super::error::OpenError;
+use super::log_loader::Log;
 use super::recovery::Recovery;
 use crate::dir::build::Parts;
 use crate::dir::flight::Point;
@@ -48,6 +49,7 @@ impl Recovery {
             unproven,
         } = replayed;
         resume.last_piece = resume.last_piece.max(self.checkpoint.piece);
+        self.logs.values_mut().for_each(Log::forgive_holes);
         let mut point = Point {
             sequence: resume.last_sequence,
             checksum: resume.last_checksum,
@@ -166,7 +168,14 @@ impl Recovery {
                 continue;
             };
             log.derived
-                .store(disk, store.dir(), *topic, Some(&log.epochs), syncing)
+                .store(
+                    disk,
+                    store.dir(),
+                    *topic,
+                    Some(&log.epochs),
+                    log.needed_from(),
+                    syncing,
+                )
                 .map_err(|error| OpenError::Io {
                     path: log.path.clone(),
                     error,
@@ -199,6 +208,9 @@ impl Recovery {
             }
             .store(disk, path)
             .map_err(at)?;
+            for log in self.logs.values_mut() {
+                log.forget_carried(disk, path).map_err(at)?;
+            }
         }
         for rescued in &self.taken_back {
             disk.remove_dir_all(rescued).map_err(at)?;

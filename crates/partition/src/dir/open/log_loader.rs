@@ -4,13 +4,15 @@
 //! log ends behind it even where nothing follows: an acknowledged offset is never given to another record. Batches that a full disk has no
 //! room for stay in memory and become the partition's unwritten tail.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::{Disk, Env};
 use log::checkpoint;
 use log::config::LogConfig;
 use log::journal::{Entry, Lost, Step, What};
+use log::restart::Carried;
 use log::store::{Known, Read, Store, StoreError};
 use log::{Epochs, FilePool};
 use model::{LeaderEpoch, Offset, PartitionIndex, Position, Timestamp};
@@ -21,7 +23,7 @@ use super::error::OpenError;
 use crate::cuts::{FileCut, Marks};
 use crate::derived::{self, Derived};
 use crate::dir::durable::Key;
-use crate::dir::names::aside_name;
+use crate::dir::names::{aside_name, restart_name};
 use crate::dir::residents::Residents;
 use crate::dir::rows;
 use crate::partition::{Hole, Partition, Start};
@@ -52,6 +54,10 @@ pub(super) struct Log {
     pub(super) store: Option<Store>,
     pub(super) log_start: Offset,
     local_start: Offset,
+    /// The tier has everything up to here: what the files lack below is no loss.
+    restart_point: Offset,
+    /// Where the log restarts, or did, whose file no checkpoint covers.
+    carried_at: Option<Offset>,
     committed: Offset,
     restarted_at: Offset,
     pub(super) derived: Derived,
@@ -109,6 +115,8 @@ impl Log {
             store: None,
             log_start: row.map_or(Offset::ZERO, |row| row.log_start),
             local_start: row.map_or(Offset::ZERO, |row| row.local_start),
+            restart_point: row.map_or(Offset::ZERO, |row| row.restart_point),
+            carried_at: None,
             committed: row.map_or(Offset::ZERO, |row| row.committed),
             restarted_at: row.map_or(Offset::ZERO, |row| row.restarted_at),
             holes_known: holes.len(),
@@ -142,6 +150,10 @@ impl Log {
     ) -> Result<Log, OpenError> {
         let mut log = Log::new(key, path, found, row, holes);
         let Some(row) = row.filter(|row| row.has_files) else {
+            // A restart whose files never had room.
+            if let Some(row) = row.filter(|row| row.log_start < row.restarted_at) {
+                log.carry(row.restarted_at, &*env.disk)?;
+            }
             return Ok(log);
         };
         let known = Known {
@@ -162,7 +174,11 @@ impl Log {
         }
         // The files may have lost their begin, and their end. Files below a log start that is still to come from the journal may be
         // gone too: that part of a hole is in nobody's log.
-        log.find_lost(row.local_start, store.files_start());
+        let start = row.local_start;
+        let start = start.max(store.files_start().min(row.restart_point));
+        store.advance_local_start(start);
+        log.local_start = start;
+        log.find_lost(start, store.files_start());
         log.find_lost(state.log_end, row.log_end);
         log.sound_end = (state.known_is_stale && state.damage.is_none()).then_some(state.log_end);
         log.derived = derived::load(env, &store, row, log.found.has_others)?;
@@ -187,11 +203,12 @@ impl Log {
     pub(super) fn extent(&self) -> Extent {
         let end = self.end();
         let holes = self.holes.iter();
-        let lost = holes.map(|hole| (hole.to.0 - hole.from.max(self.log_start).0).max(0));
+        let needed = self.log_start.max(self.restart_point);
+        let lost = holes.map(|hole| (hole.to.0 - hole.from.max(needed).0).max(0));
         Extent {
             end,
             lost_count: match self.unread {
-                Some(_) => end.0 - self.log_start.0,
+                Some(_) => end.0 - needed.0,
                 None => lost.sum(),
             },
         }
@@ -211,6 +228,7 @@ impl Log {
         let unread = self.unread.as_ref().map(|(_, row)| row.log_end);
         known
             .max(self.restarted_at)
+            .max(self.restart_point)
             .max(self.goes_on_at)
             .max(self.written_end())
             .max(unread.unwrap_or(Offset::ZERO))
@@ -286,7 +304,7 @@ impl Log {
             // A crash can leave files that are cut already beside the states of producers of before.
             let knows_more = to < self.derived.producers.end();
             if (is_longer || knows_more) && self.unread.is_none() {
-                self.derived.cut(disk, store, FileCut::To(to))?;
+                self.derived.cut(disk, store, FileCut::To(to), None)?;
             }
         }
         if let Some((_, row)) = &mut self.unread
@@ -298,6 +316,8 @@ impl Log {
         }
         self.epochs.truncate_from_end(to);
         self.committed = self.committed.min(to);
+        self.local_start = self.local_start.min(to);
+        self.restart_point = self.restart_point.min(to);
         let stored = self.store.as_ref().map(Store::gaps_end);
         if to <= self.gaps_end.max(stored.unwrap_or(Offset::ZERO)) {
             // The files know this cut already, and what they seem to have lost is the gap in front of it.
@@ -322,10 +342,12 @@ impl Log {
         self.pending_bytes = 0;
         self.holes.clear();
         self.holes_known = 0;
+        let carries = log_start < at;
         if let Some(store) = &self.store {
             store.restart_at(at)?;
             if self.unread.is_none() {
-                self.derived.cut(disk, store, FileCut::Restart { at })?;
+                let cut = FileCut::Restart { at, carries };
+                self.derived.cut(disk, store, cut, None)?;
             }
         }
         if self.is_missing {
@@ -348,6 +370,36 @@ impl Log {
         self.log_start = log_start;
         (self.local_start, self.committed, self.restarted_at) = (at, at, at);
         (self.goes_on_at, self.sound_end) = (Offset::ZERO, None);
+        (self.restart_point, self.carried_at) = (Offset::ZERO, None);
+        if carries {
+            self.carry(at, disk)?;
+        }
+        Ok(())
+    }
+
+    /// The log goes on at `at` with what is known of records that the tier has in front.
+    fn carry(&mut self, at: Offset, disk: &dyn Disk) -> Result<(), OpenError> {
+        self.restart_point = at;
+        let Some(dir) = self.path.parent() else {
+            return Ok(());
+        };
+        let path = dir.join(restart_name(self.key, at));
+        let carried = Carried::read(disk, &path, at);
+        let Some(carried) = carried.map_err(|error| OpenError::Io {
+            path: path.clone(),
+            error,
+        })?
+        else {
+            tracing::error!(target: env::logs::RECOVERY,
+                "{}: the epochs and producers of records in front of offset {at} are damaged: they are taken for unknown",
+                path.display()
+            );
+            return Ok(());
+        };
+        self.carried_at = Some(at);
+        self.begins_at = Some(at);
+        self.epochs = carried.epochs;
+        self.derived.producers = carried.producers;
         Ok(())
     }
 
@@ -403,9 +455,9 @@ impl Log {
         (self.derived, self.epochs) = Default::default();
         (self.store, self.unread) = (None, None);
         (self.is_missing, self.is_changed) = (false, false);
-        self.local_start = self.log_start;
+        self.local_start = self.log_start.max(self.restart_point);
         self.holes = vec![Hole {
-            from: self.log_start,
+            from: self.local_start,
             to: end,
         }];
         self.holes.retain(|hole| hole.from < hole.to);
@@ -458,7 +510,11 @@ impl Log {
     }
 
     fn append(&mut self, files: &Arc<FilePool>, wall: Timestamp) -> Result<(), StoreError> {
-        let Some(first) = self.pending.first() else {
+        let first = self.pending.first().map(|first| first.base_offset());
+        // Files are made for the first batch, or to keep what the log goes on with.
+        let Some(begin) = first.map_or(self.carried_at, |first| {
+            Some(self.begins_at.unwrap_or(first))
+        }) else {
             return Ok(());
         };
         let store = match &self.store {
@@ -466,7 +522,6 @@ impl Log {
             None => {
                 let config = Arc::clone(&self.found.config);
                 let path = self.unread.as_ref().map_or(&self.path, |(path, _)| path);
-                let begin = self.begins_at.unwrap_or(first.base_offset());
                 let store = Store::create(files, path, config, begin)?;
                 store.belongs_to(self.key.0, self.key.1);
                 self.store.insert(store)
@@ -474,6 +529,24 @@ impl Log {
         };
         store.expect_gaps(self.gaps_end)?;
         store.append(&self.pending, wall).map(drop)
+    }
+
+    /// A checkpoint covers the files that the log goes on with: the file of its restart is of no use any more.
+    pub(super) fn forget_carried(&mut self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        match self.carried_at.take_if(|_| self.store.is_some()) {
+            Some(at) => disk.remove_file(&dir.join(restart_name(self.key, at))),
+            None => Ok(()),
+        }
+    }
+
+    /// A snapshot of producers at or below is needed for cuts, where the tier has what the files lack.
+    pub(super) fn needed_from(&self) -> Option<Offset> {
+        (Offset::ZERO < self.restart_point).then_some(self.committed)
+    }
+
+    /// Where the log restarts with a file that no checkpoint covers yet.
+    pub(super) fn carried_at(&self) -> Option<Offset> {
+        self.carried_at
     }
 
     /// The end of what the last checkpoint knows to be committed.
@@ -499,6 +572,7 @@ impl Log {
             return Some(checkpoint::Row {
                 log_start: self.log_start,
                 local_start: self.local_start,
+                restart_point: self.restart_point,
                 committed: self.committed,
                 restarted_at: self.restarted_at,
                 ..*row
@@ -509,6 +583,7 @@ impl Log {
         let marks = Marks {
             log_start: self.log_start,
             local_start: self.local_start,
+            restart_point: self.restart_point,
             committed: self.committed,
             restarted_at: self.restarted_at,
         };
@@ -528,6 +603,24 @@ impl Log {
         }
     }
 
+    /// The tier has what is missing below the restart point: the local log begins behind it.
+    pub(super) fn forgive_holes(&mut self) {
+        let (from, point) = (self.log_start, self.restart_point);
+        let forgiven = self
+            .holes
+            .iter()
+            .filter(|hole| from < hole.to && hole.from < point);
+        let start = forgiven.map(|hole| hole.to.min(point)).max();
+        self.local_start = self.local_start.max(start.unwrap_or(Offset::ZERO));
+        for hole in &mut self.holes {
+            hole.from = hole.from.max(point);
+        }
+        self.holes.retain(|hole| hole.from < hole.to);
+        if let Some(store) = &self.store {
+            store.advance_local_start(self.local_start);
+        }
+    }
+
     pub(super) fn into_partition(
         self,
         (topic, index): (Uuid, PartitionIndex),
@@ -542,6 +635,8 @@ impl Log {
         let start = Start {
             log_start: self.log_start,
             local_start: self.local_start,
+            restart_point: self.restart_point,
+            carried_at: self.carried_at.unwrap_or(Offset::ZERO),
             restarted_at: self.restarted_at,
             committed: self.committed,
             log_end,

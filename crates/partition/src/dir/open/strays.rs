@@ -21,8 +21,9 @@ use super::error::OpenError;
 use super::log_loader::{Found, Log, PENDING_BYTES_MAX, Wrote};
 use super::recovery::{Recovery, Stray};
 use crate::dir::names::{
-    FUTURE_SUFFIX, GRAVE_SUFFIX, STRAY_SUFFIX, future_name, grave_name, hex, is_of_a_log, is_there,
-    name_with, partition_of, rescued_name, rescued_partition_of,
+    FUTURE_SUFFIX, GRAVE_SUFFIX, STRAY_SUFFIX, future_name, grave_name, hex, is_of_a_log,
+    is_restart_name, is_there, name_with, partition_of, rescued_name, rescued_partition_of,
+    restart_name,
 };
 
 impl Recovery {
@@ -100,7 +101,9 @@ impl Recovery {
                 error,
             };
             let epochs = Some(&log.epochs);
-            (log.derived.store(disk, files, key.0, epochs, Syncing::Now)).map_err(at)?;
+            (log.derived
+                .store(disk, files, key.0, epochs, None, Syncing::Now))
+            .map_err(at)?;
             store.write_long_indexes()?;
             store.sync()?;
             let ends = (store.files_start(), store.log_end());
@@ -148,6 +151,15 @@ impl Recovery {
             .collect();
         let entries = self.env.disk.read_dir(&self.path);
         let entries = entries.map_err(|error| self.io(error))?;
+        let carried: BTreeSet<_> = (self.logs.iter())
+            .filter_map(|(key, log)| Some(restart_name(*key, log.carried_at()?)))
+            .collect();
+        for Entry { name, .. } in entries.iter().filter(|entry| !entry.is_dir) {
+            if is_restart_name(name) && !carried.contains(name) {
+                let removed = self.env.disk.remove_file(&self.path.join(name));
+                removed.map_err(|error| self.io(error))?;
+            }
+        }
         for Entry { name, .. } in entries.into_iter().filter(|entry| entry.is_dir) {
             let path = self.path.join(&name);
             let is_claimed = known.contains(&path) || rescued.contains(&name);

@@ -97,7 +97,7 @@ impl Ledger {
             return Ok(None);
         }
         let known = arrival.row.filter(|row| row.has_files).map(|row| Known {
-            local_start: row.log_start,
+            local_start: row.local_start,
             log_end: row.log_end,
             active_base: row.active_base,
             active_len: row.active_len.0,
@@ -129,6 +129,8 @@ impl Ledger {
             store: store.map_or_else(OnceLock::new, OnceLock::from),
             derived: Mutex::new(arrival.derived.clone()),
             checkpointed: AtomicU64::new(closed),
+            forgiven: AtomicU64::new(0),
+            carried_at: AtomicU64::new(0),
             cleaning: Mutex::new(false),
             repaired: AtomicU64::new(0),
         })))

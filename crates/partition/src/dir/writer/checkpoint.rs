@@ -20,6 +20,7 @@ use super::ledger::{Covered, Ledger, is_passing};
 use crate::dir::durable::Key;
 use crate::dir::flight::Point;
 use crate::dir::log_dir::VolumeSync;
+use crate::dir::names::restart_name;
 use crate::partition::{Home, Partition};
 use crate::sync::Ordering;
 
@@ -94,9 +95,12 @@ impl Chore for BeginCheckpoint {
             ledger.trim_segments();
             return Ok(Flow::Break(Turn::Done));
         }
-        let is_due = (is_large || is_short || is_wanted) && point.sequence > ledger.checkpointed;
+        let has_news =
+            point.sequence > ledger.checkpointed || dir.has_new_row.load(Ordering::Acquire);
+        let is_due = (is_large || is_short || is_wanted) && has_news;
         // The checkpoint that ended may have found no room: then there is none for another.
         if is_due && !moment.went_on && ledger.begin_checkpoint(moment.wall)? {
+            ledger.dir.has_new_row.store(false, Ordering::Release);
             return Ok(Flow::Break(Turn::Again));
         }
         Ok(Flow::Continue(()))
@@ -154,7 +158,8 @@ impl Ledger {
     /// A whole checkpoint, unless nothing has changed.
     pub(super) fn checkpoint(&mut self, wall: Timestamp) -> Result<(), StoreError> {
         let point: Point = *self.dir.point.lock();
-        if point.sequence == self.checkpointed && self.unsynced.is_empty() {
+        let has_new_row = self.dir.has_new_row.swap(false, Ordering::AcqRel);
+        if point.sequence == self.checkpointed && self.unsynced.is_empty() && !has_new_row {
             return Ok(());
         }
         self.checkpoint_anyway(point, wall).map(drop)
@@ -305,7 +310,7 @@ impl Ledger {
         if let Err(error) = checkpoint.store(&*self.dir.env.disk, &self.dir.path) {
             return self.unless_full(self.io(error)).map(|()| false);
         }
-        self.note_closed(&checkpoint.rows);
+        self.note_rows(&checkpoint.rows);
         self.checkpointed = checkpoint.sequence;
         let release_to = &self.dir.release_to;
         release_to.store(checkpoint.sequence, Ordering::Relaxed);
@@ -369,8 +374,8 @@ impl Ledger {
         self.unless_full(error).map(|()| false)
     }
 
-    /// Segments below the active ones of a checkpoint stay closed, so compaction may have them.
-    fn note_closed(&self, rows: &[checkpoint::Row]) {
+    /// Segments below the active ones of a checkpoint stay closed, so compaction may have them; and what the tier can stand for may go.
+    fn note_rows(&self, rows: &[checkpoint::Row]) {
         let partitions = self.residents.partitions.lock();
         for row in rows.iter().filter(|row| row.has_files) {
             if let Some(partition) = partitions.get(&(row.topic, row.partition))
@@ -381,7 +386,22 @@ impl Ledger {
                 let now = segments.and_then(|of| of.last().map(|last| last.base()));
                 let base = now.map_or(row.active_base, |now| now.min(row.active_base));
                 home.checkpointed.store(base.0 as u64, Ordering::Release);
+                let forgiven = row.restart_point.0 as u64;
+                home.forgiven.store(forgiven, Ordering::Release);
+                self.forget_carried(row, &home);
             }
+        }
+    }
+
+    /// Removes the file of a restart that a checkpoint covers. One that stays is removed by the next start.
+    fn forget_carried(&self, row: &checkpoint::Row, home: &Home) {
+        let at = row.restarted_at.0 as u64;
+        let (now, then) = (Ordering::AcqRel, Ordering::Acquire);
+        let is_covered = 0 < at && home.carried_at.compare_exchange(at, 0, now, then).is_ok();
+        if is_covered {
+            let name = restart_name((row.topic, row.partition), row.restarted_at);
+            let removed = self.dir.env.disk.remove_file(&self.dir.path.join(name));
+            removed.unwrap_or_default();
         }
     }
 
@@ -402,14 +422,26 @@ impl Partition {
             return Ok(());
         };
         let mut derived = home.derived.lock();
-        let epochs = {
+        let (epochs, needed_from) = {
             let mut state = self.state.lock();
             let is_due =
                 !derived.are_epochs_stored || std::mem::take(&mut state.are_epochs_changed);
-            is_due.then(|| state.epochs.clone())
+            let tiers = Offset::ZERO < state.restart_point;
+            let committed = state.progress.points().committed;
+            (
+                is_due.then(|| state.epochs.clone()),
+                tiers.then_some(committed),
+            )
         };
         let disk = &*home.dir.env.disk;
-        let stored = derived.store(disk, store.dir(), self.topic_id, epochs.as_ref(), syncing);
+        let stored = derived.store(
+            disk,
+            store.dir(),
+            self.topic_id,
+            epochs.as_ref(),
+            needed_from,
+            syncing,
+        );
         if stored.is_err() && epochs.is_some() {
             // The disk may only have been full; then it is tried again.
             self.state.lock().are_epochs_changed = true;

@@ -29,6 +29,11 @@ impl Ledger {
         let _cleaning = home.cleaning.lock();
         let mut derived = home.derived.lock();
         let (mut damaged, mut lost) = (None, None);
+        let carried = partition.state.lock().cuts.carried();
+        if matches!(cut, FileCut::Restart { carries: true, .. }) {
+            // What it goes on with needs a place beside its files.
+            partition.store_or_create(home)?;
+        }
         if let Some(store) = home.store.get() {
             if let FileCut::Lost(to) = cut {
                 let name = aside_name(&partition.topic, partition.key(), to);
@@ -53,12 +58,12 @@ impl Ledger {
                     }
                     to
                 }
-                FileCut::Restart { at } => {
+                FileCut::Restart { at, .. } => {
                     store.restart_at(at)?;
                     at
                 }
             };
-            derived.cut(&*self.dir.env.disk, store, cut)?;
+            derived.cut(&*self.dir.env.disk, store, cut, carried)?;
             damaged = damaged.or(derived.unread_from);
             // A file behind the place may take a name that a checkpoint, stored or under way, vouches for.
             let vouched_for = home.checkpointed.load(Ordering::Acquire);

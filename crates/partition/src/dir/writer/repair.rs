@@ -41,10 +41,16 @@ impl Repair {
             return damages.forget(key, at);
         };
         let again = || damages.look_again(key, at, now.plus(LOOK_AGAIN));
-        let (start, committed, is_cutting) = {
+        let (start, restart_point, committed, is_cutting) = {
             let state = site.partition.state.lock();
-            let points = state.progress.points();
-            (points.start, points.committed, state.cuts.are_pending())
+            let committed = state.progress.points().committed;
+            let is_cutting = state.cuts.are_pending();
+            (
+                state.local_start,
+                state.restart_point,
+                committed,
+                is_cutting,
+            )
         };
         // Files that do not know of a cut hold another life.
         if is_cutting {
@@ -55,6 +61,11 @@ impl Repair {
             Some(Ok(Some(range))) if range.to <= start => {
                 damages.forget(key, at);
                 Repair::mend_producers(ledger, &site);
+            }
+            // The tier has it.
+            Some(Ok(Some(range))) if range.to <= restart_point => {
+                site.partition.advance_local_start(range.to);
+                again();
             }
             Some(Ok(Some(range))) if committed < range.to => again(),
             Some(Ok(Some(range))) => {

@@ -24,12 +24,17 @@ impl Chore for Retention {
                 continue;
             };
             store.trim_idle();
-            match store.retirable(moment.wall, partition.bounds().high_watermark) {
-                Ok(old) => {
-                    if let Some(last) = old.last() {
-                        partition.advance_start(last.next);
-                    }
-                }
+            let bounds = partition.bounds();
+            // Files go sooner than the log where the tier has it.
+            let local = store.config().local_retention;
+            let found = match local {
+                Some(kept) => store.beyond(kept, moment.wall, bounds.restart_point),
+                None => store.retirable(moment.wall, bounds.high_watermark),
+            };
+            match found.map(|old| old.last().map(|last| last.next)) {
+                Ok(None) => {}
+                Ok(Some(next)) if local.is_some() => drop(partition.advance_local_start(next)),
+                Ok(Some(next)) => partition.advance_start(next),
                 // The age of a segment cannot be read, so it stays. Nothing was written: the other partitions have no part in it.
                 Err(error) => tracing::error!(target: env::logs::STORAGE,
                     "no retention of {}-{}: {error}",

@@ -203,6 +203,7 @@ fn an_offset_out_of_range_is_told_nothing_of_the_log() {
     let bounds = Bounds {
         log_start: Offset(1),
         local_start: Offset(1),
+        restart_point: Offset(0),
         high_watermark: Offset(5),
         last_stable: Offset(5),
         durable: Offset(5),
