@@ -148,6 +148,11 @@ fn rules(args: &AddArgs) -> Result<Vec<Rule>, Failure> {
     }
     let mut rules = BTreeSet::new();
     for (kind, name) in named {
+        if kind == Kind::Topic && name.len() > 1 && name.ends_with('*') {
+            let begin = name.trim_end_matches('*');
+            return Err(Failure::usage(format!("no topic is called {name}"))
+                .hint(format!("all that begin so: --topic {begin} --prefixed")));
+        }
         let pattern = match kind {
             Kind::Cluster => Pattern::Literal,
             _ if args.resources.prefixed => Pattern::Prefixed,

@@ -38,13 +38,20 @@ pub(crate) struct Properties {
 }
 
 impl Properties {
-    /// Only the user of this process may read it.
+    /// Only the user of this process may read it. Takes the place of nothing but an earlier file of the same user.
     #[allow(clippy::disallowed_methods)] // a file of the user
     pub(crate) fn write(
         path: &Path,
         user: &str,
         password: &Secret<Vec<u8>>,
     ) -> Result<Properties, Failure> {
+        if !may_replace(path, user) {
+            let failure = Failure::new(format!(
+                "{} is there already, and is not what {user} logs in with",
+                path.display()
+            ));
+            return Err(failure.hint("name another file, or remove this one first"));
+        }
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
         let written = PathBuf::from(name);
@@ -87,6 +94,16 @@ impl Drop for Properties {
         // It is not there any more once it is in its place.
         let _ = std::fs::remove_file(&self.written);
     }
+}
+
+/// True if nothing is there, or the file of the same user: its earlier password is of no use any more.
+#[allow(clippy::disallowed_methods)] // a file of the user
+fn may_replace(path: &Path, user: &str) -> bool {
+    let Ok(found) = std::fs::symlink_metadata(path) else {
+        return true;
+    };
+    let is_own = |text: String| text.contains(&format!(" username={} ", *quoted(user)));
+    found.is_file() && std::fs::read_to_string(path).is_ok_and(is_own)
 }
 
 /// A value as JAAS writes it, within a line of a properties file, which reads backslashes first.

@@ -76,6 +76,9 @@ pub(crate) struct PasswordArgs {
 fn name(text: &str) -> Result<String, String> {
     match text.split_once(':') {
         _ if text.is_empty() => Err("a user has a name".to_owned()),
+        _ if text.ends_with('*') && text.trim_start_matches("User:") == "*" => {
+            Err("* stands for everybody in rules, and is the name of no user".to_owned())
+        }
         Some(("User", name)) if !name.is_empty() => Ok(name.to_owned()),
         _ => Ok(text.to_owned()),
     }

@@ -214,13 +214,14 @@ fn resource_text(kind: Kind, name: &str) -> String {
 }
 
 fn rule_text(rule: &Rule) -> String {
-    let star = if rule.pattern == Pattern::Prefixed {
-        "*"
-    } else {
-        ""
+    let (star, note) = match rule.pattern {
+        Pattern::Prefixed => ("*", ""),
+        // Without the note it would read as a prefix.
+        Pattern::Literal if rule.name.len() > 1 && rule.name.ends_with('*') => ("", " (literal)"),
+        Pattern::Literal => ("", ""),
     };
     format!(
-        "{} {} {} {}{star} from {}",
+        "{} {} {} {}{star}{note} from {}",
         permission_word(rule.permission),
         rule.principal,
         grant::operation_word(rule.operation),

@@ -96,6 +96,19 @@ fn a_user_comes_with_its_rules_and_goes_with_them() {
     );
     let mode = std::fs::metadata(&kept).expect("written").permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
+    // Its own file is replaced, and nothing else.
+    told(&broker, &["user", "passwd", "alice", "--properties", path]);
+    let link = dir.0.join("link.properties");
+    std::os::unix::fs::symlink(&kept, &link).expect("a link");
+    for (user, at) in [("bob", &kept), ("alice", &link)] {
+        let at = at.to_str().expect("a path");
+        let refused = broker.run(&["user", "passwd", user, "--properties", at], b"");
+        let (code, words) = failure(&refused);
+        assert!(code == 1 && words.contains("is there already"), "{words}");
+    }
+    assert!(link.is_symlink());
+    let (code, words) = failure(&broker.run(&["user", "delete", "*"], b""));
+    assert!(code == 2 && words.contains("no user"), "{words}");
 
     broker.ok(&["user", "delete", "alice", "bob"], b"");
     assert_eq!(told(&broker, &["user", "list"]), json!([]));
@@ -124,6 +137,13 @@ fn rules_are_added_listed_by_what_they_are_about_and_deleted() {
     assert_eq!(list(&["--topic", "ab", "--match"]), about[1..]);
     let cluster = ["User:* * allow Alter cluster kafka-cluster literal"];
     assert_eq!(list(&["--cluster"]), cluster);
+
+    let star = [&["acl", "add"], &principal[..], &["--topic", "orders-*"]].concat();
+    let (code, words) = failure(&broker.run(&star, b""));
+    assert!(
+        code == 2 && words.contains("--topic orders- --prefixed"),
+        "{words}"
+    );
 
     let (code, words) = failure(&broker.run(&["acl", "delete"], b""));
     assert!(code == 2 && words.contains("--all"), "{words}");
