@@ -249,7 +249,11 @@ pub(crate) fn admits(asker: &Asker, key: ApiKey, version: i16) -> bool {
         *kind != Cluster || asker.may(*operation, Resource::CLUSTER)
     };
     let mut needs = needs(key, version).iter();
-    needs.all(|any| any.iter().any(on_cluster))
+    let refused = needs.find(|any| !any.iter().any(on_cluster));
+    if let Some([(operation, _), ..]) = refused {
+        asker.note_refusal(*operation, Resource::CLUSTER);
+    }
+    refused.is_none()
 }
 
 /// The operations that the asker may do to the resource, as the bits of KIP-430.

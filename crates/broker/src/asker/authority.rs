@@ -21,17 +21,24 @@ pub(crate) struct Authority {
     rules: RwLock<Rules>,
     /// Changes so far. Moves while `rules` are held, after they changed.
     generation: AtomicU64,
-    /// The last question that was answered with no, until a line is written about it.
-    refused: Mutex<Option<Refused>>,
 }
 
 /// The answers that one asker remembers. A copy of the asker may become another, and begins without.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<Option<Box<Remembered>>>);
+pub(crate) struct Memory {
+    answers: Mutex<Option<Box<Remembered>>>,
+    /// The last question that a request was refused for, until a line is written about it.
+    refused: Mutex<Option<Box<Refused>>>,
+}
 
 impl Memory {
     pub(super) fn forget(&self) {
-        *self.0.lock() = None;
+        *self.answers.lock() = None;
+    }
+
+    /// A request begins, or a line is due about one that was refused.
+    pub(super) fn take_refused(&self) -> Option<Box<Refused>> {
+        self.refused.lock().take()
     }
 }
 
@@ -63,7 +70,6 @@ impl Authority {
         Authority {
             rules: RwLock::new(rules),
             generation: AtomicU64::new(0),
-            refused: Mutex::new(None),
         }
     }
 
@@ -123,7 +129,7 @@ impl Authority {
             return (operation, kind) == (Operation::ClusterAction, Kind::Cluster);
         }
         // All shards would meet at the lock of the rules: what is remembered needs none but its own.
-        let mut remembered = memory.0.lock();
+        let mut remembered = memory.answers.lock();
         let remembered = &mut **remembered.get_or_insert_default();
         if let Some(known) = remembered.known(self.generation(), operation, (kind, name)) {
             return known;
@@ -134,9 +140,10 @@ impl Authority {
         remembered.allows(of, (principal, host), operation, (kind, name))
     }
 
-    /// Keeps a question that was answered with no for a line of the log, with the rule that says so.
+    /// Keeps a question that a request is refused for, with the rule that says so.
     pub(crate) fn note_refusal(
         &self,
+        memory: &Memory,
         (principal, host): (&Principal, IpAddr),
         operation: Operation,
         (kind, name): (Kind, &str),
@@ -152,19 +159,14 @@ impl Authority {
             Why::SuperUser | Why::NoRule => "no rule names it".to_owned(),
         };
         drop(rules);
-        *self.refused.lock() = Some(Refused {
+        *memory.refused.lock() = Some(Box::new(Refused {
             principal: principal.clone(),
             host,
             operation,
             kind,
             name: name.to_owned(),
             why,
-        });
-    }
-
-    /// The last question that was answered with no, once.
-    pub(crate) fn take_refused(&self) -> Option<Refused> {
-        self.refused.lock().take()
+        }));
     }
 
     /// True if `principal` may do this to at least one resource of the kind.
@@ -178,7 +180,7 @@ impl Authority {
         if principal.is_node() {
             return (operation, kind) == (Operation::ClusterAction, Kind::Cluster);
         }
-        let mut remembered = memory.0.lock();
+        let mut remembered = memory.answers.lock();
         let rules = self.rules.read();
         let of = (&*rules, self.generation());
         let remembered = &mut **remembered.get_or_insert_default();

@@ -58,10 +58,7 @@ impl Asker {
                 resource,
             })
         } else {
-            if let Some(authority) = &self.authority {
-                let resource = (resource.kind, resource.name);
-                authority.note_refusal(self.identity(), operation, resource);
-            }
+            self.note_refusal(operation, resource);
             Err(refusal(resource.kind))
         }
     }
@@ -84,13 +81,14 @@ impl Asker {
         let may = self.authority.as_ref().is_none_or(|authority| {
             authority.allows_any(&self.memory, self.identity(), operation, kind)
         });
+        let resource = Resource { kind, name: ANY };
         if may {
-            let resource = Resource { kind, name: ANY };
             Ok(Granted {
                 operation,
                 resource,
             })
         } else {
+            self.note_refusal(operation, resource);
             Err(refusal(kind))
         }
     }

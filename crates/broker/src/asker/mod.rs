@@ -15,7 +15,7 @@ use security::authorize::Operation;
 
 use self::access::Resource;
 
-pub(crate) use self::authority::{Authority, Memory};
+pub(crate) use self::authority::{Authority, Memory, Refused};
 pub(crate) use self::granted::Granted;
 
 pub(crate) use self::origin::Origin;
@@ -71,6 +71,20 @@ impl Asker {
             authority.is_super_user(&self.principal)
                 || !authority.is_super_user(&Principal::user(user))
         })
+    }
+
+    /// Keeps what a request is refused for, for a line of the log.
+    fn note_refusal(&self, operation: Operation, resource: Resource<'_>) {
+        if let Some(authority) = &self.authority {
+            let resource = (resource.kind, resource.name);
+            authority.note_refusal(&self.memory, self.identity(), operation, resource);
+        }
+    }
+
+    /// What the request was refused for; forgotten with this, and before another one begins.
+    pub(crate) fn take_refused(&self) -> Option<Box<Refused>> {
+        self.authority.as_ref()?;
+        self.memory.take_refused()
     }
 
     /// Gives back the memory of a connection that is silent.

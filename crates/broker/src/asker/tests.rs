@@ -156,3 +156,27 @@ fn nodes_act_for_the_cluster_and_create_its_own_topics_alone() {
     };
     assert!(client.grant_creation("__consumer_offsets").is_err());
 }
+
+/// A line of the log says what a request was refused for: not what it asked on its way, nor what an earlier one asked.
+#[test]
+fn a_refusal_names_the_question_that_it_is_of() {
+    let client = Asker {
+        principal: Principal::user("alice"),
+        authority: Some(Arc::new(Authority::new(Rules::default()))),
+        ..anybody()
+    };
+    assert!(!client.may(Operation::Write, Resource::topic("a")));
+    assert_eq!(client.take_refused(), None);
+    assert!(client.grant(Operation::Read, Resource::topic("t")).is_err());
+    assert!(!super::access::admits(&client, ApiKey::CreateAcls, 3));
+    let refused = client.take_refused().expect("it is noted");
+    let about = (
+        refused.operation,
+        refused.kind,
+        &*refused.principal.to_string(),
+    );
+    assert_eq!(about, (Operation::Alter, Kind::Cluster, "User:alice"));
+    assert_eq!(client.take_refused(), None);
+    assert!(client.grant_any(Operation::Write, Kind::Topic).is_err());
+    assert_eq!(client.take_refused().map(|it| it.kind), Some(Kind::Topic));
+}

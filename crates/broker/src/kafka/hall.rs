@@ -128,8 +128,8 @@ impl Hall<'_> {
         }
     }
 
-    /// Puts an outcome in its place in the order of answers, and counts it.
-    pub(super) fn put_outcome(&mut self, address: &Address, outcome: Outcome) {
+    /// Puts an outcome for `asker` in its place in the order of answers, and counts it.
+    pub(super) fn put_outcome(&mut self, address: &Address, asker: &Asker, outcome: Outcome) {
         if !matches!(outcome, Outcome::Waits) {
             let took = self.desk.shared.env.clock.now().since(address.begun);
             let meter = self.desk.meter();
@@ -141,7 +141,7 @@ impl Hall<'_> {
                         .iter()
                         .any(|code| reply.errors.contains_key(&code.code()))
                     {
-                        self.complain_of_refusal(address.key);
+                        self.complain_of_refusal(address.key, asker);
                     }
                 }
                 _ => meter.on_answer(address.key, took, 0),
@@ -155,9 +155,8 @@ impl Hall<'_> {
     }
 
     /// A line about what the rules refuse, with the rule: clients are told the resource alone, and often not even that.
-    fn complain_of_refusal(&mut self, key: i16) {
-        let authority = self.desk.shared.catalog.authority();
-        let Some(refused) = authority.and_then(|authority| authority.take_refused()) else {
+    fn complain_of_refusal(&mut self, key: i16, asker: &Asker) {
+        let Some(refused) = asker.take_refused() else {
             return;
         };
         let Some(kept_back) = self.desk.complaints.refusals.admit(self.desk.now) else {
@@ -207,7 +206,8 @@ impl Hall<'_> {
             } = parked;
             let mut call = self.call(address, asker);
             let outcome = go_on(&mut call, waiting);
-            self.put_outcome(&address, outcome);
+            let asker = call.asker;
+            self.put_outcome(&address, &asker, outcome);
         }
     }
 }

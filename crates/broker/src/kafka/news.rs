@@ -238,7 +238,8 @@ impl Hall<'_> {
         };
         let mut call = self.call(address, asker);
         let outcome = then.answer_overdue(&mut call);
-        self.put_outcome(&address, outcome);
+        let asker = call.asker;
+        self.put_outcome(&address, &asker, outcome);
     }
 
     /// A partition with something that is not durable may know of a request that waits no more.
@@ -258,7 +259,7 @@ impl Hall<'_> {
         };
         for key in self.door.parked.keys(waits) {
             if let Some(parked) = fetch::take(self, key) {
-                self.put_outcome(&parked.address, Outcome::Close);
+                self.put_outcome(&parked.address, &parked.asker, Outcome::Close);
             }
         }
     }

@@ -68,10 +68,14 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
         .and_then(|open| open.login.as_ref())
         .is_some_and(|login| login.is_raw());
     if is_raw {
-        let outcome = login::on_raw(&mut hall.call(address, asker), reader.rest());
-        return hall.put_outcome(&address, outcome);
+        let mut call = hall.call(address, asker);
+        let outcome = login::on_raw(&mut call, reader.rest());
+        let asker = call.asker;
+        return hall.put_outcome(&address, &asker, outcome);
     }
-    let outcome = match decode_request_header(&mut reader) {
+    // Whatever an earlier request was refused for.
+    drop(asker.take_refused());
+    let (asker, outcome) = match decode_request_header(&mut reader) {
         Ok(head) => {
             address.correlation_id = head.correlation_id;
             address.version = head.version;
@@ -79,16 +83,16 @@ pub(crate) fn on_request(hall: &mut Hall<'_>, conn: ConnId, slot: SlotNumber, fr
             hall.desk.meter().on_request(head.key, bytes);
             let mut call = hall.call(address, asker);
             let outcome = dispatch(&mut call, &head, reader, whole);
-            // One that another node carries is answered otherwise.
+            // One that another node carries is answered otherwise, and is somebody else's.
             address = call.address;
-            outcome
+            (call.asker, outcome)
         }
         Err(_) => {
             hall.desk.meter().on_refused(Refusal::Garbage);
-            Outcome::Close
+            (asker, Outcome::Close)
         }
     };
-    hall.put_outcome(&address, outcome);
+    hall.put_outcome(&address, &asker, outcome);
 }
 
 /// `frame` is the whole request.

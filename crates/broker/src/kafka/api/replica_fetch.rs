@@ -23,6 +23,8 @@ use crate::net::Outcome;
 use crate::ops::feed::{Fed, Feed, FeedRefusal, Key, Listed};
 use crate::topics::Absent;
 
+/// First version with sessions.
+const SESSIONS_SINCE: i16 = 7;
 /// A follower's request for which there is nothing yet waits no longer, whatever it asks for.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -255,7 +257,12 @@ impl Hall<'_> {
 
 fn respond(call: &mut Call<'_>, session: i32, fed: Vec<(Key, Fed)>) -> Outcome {
     let mut response = FetchResponse {
-        session_id: session,
+        // Versions before sessions have no place for one.
+        session_id: if call.version() < SESSIONS_SINCE {
+            0
+        } else {
+            session
+        },
         counts_synced: true,
         ..FetchResponse::default()
     };
