@@ -90,6 +90,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(warning) = config.warning_of_nodes() {
         tracing::warn!(target: logs::BROKER, "{warning}");
     }
+    if let Some(warning) = config.warning_of_rules() {
+        tracing::warn!(target: logs::BROKER, "{warning}");
+    }
     if let Some(warning) = config.warning_of_unclean() {
         tracing::warn!(target: logs::BROKER, "{warning}");
     }

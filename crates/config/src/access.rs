@@ -9,6 +9,7 @@ const CLASS: &str = "authorizer.class.name";
 /// The class of Kafka whose rules are the built-in ones; those of ZooKeeper's days had the same, and Kafka has them no more.
 const STANDARD: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 const SUPER_USERS: &str = "super.users";
+const IF_NO_RULE: &str = "allow.everyone.if.no.acl.found";
 
 /// The authorizer, as the settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl Access {
             "" => Ok(None),
             STANDARD => Ok(Some(Access {
                 super_users,
-                allows_if_no_rule: layers.flag("allow.everyone.if.no.acl.found"),
+                allows_if_no_rule: layers.flag(IF_NO_RULE),
             })),
             _ => Err(unusable(
                 CLASS,
@@ -49,12 +50,30 @@ fn super_users(text: &str) -> Result<Vec<String>, String> {
         .map(str::trim)
         .filter(|user| !user.is_empty());
     each.map(|user| match user.split_once(':') {
+        Some(_) if user.contains(",User:") => Err(format!(
+            "{user}: several are separated by semicolons, as in User:a;User:b"
+        )),
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() => Ok(user.to_owned()),
         _ => Err(format!(
             "{user}: write it as Type:name, for example User:{user}"
         )),
     })
     .collect()
+}
+
+/// A line at start about rules that nobody is asked about.
+pub(crate) fn warning(layers: &Layers) -> Option<String> {
+    let is_set = |name: &&&str| layers.is_given(name);
+    let names = [SUPER_USERS, IF_NO_RULE];
+    let given: Vec<&str> = names.iter().filter(is_set).copied().collect();
+    let has_none = layers.text(CLASS).unwrap_or_default().is_empty();
+    (has_none && !given.is_empty()).then(|| {
+        format!(
+            "{} without {CLASS}: there is no authorizer, and everybody who reaches a listener may do everything. Set \
+             {CLASS}={STANDARD}",
+            given.join(" and ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -93,6 +112,34 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_rules_that_nobody_asks_are_said_at_the_start() {
+        let words = |text: &str| {
+            let mut settings = Settings::default();
+            settings
+                .read(text, crate::Format::Properties)
+                .expect("settings");
+            let machine = Machine {
+                cores: 2,
+                memory_bytes: 0,
+                descriptors: 20_000,
+            };
+            Broker::new(settings, machine)
+                .expect("a broker")
+                .warning_of_rules()
+        };
+        let without = words("super.users=User:admin").expect("a warning");
+        assert!(
+            without.contains("super.users without authorizer.class.name"),
+            "{without}"
+        );
+        assert_eq!(
+            words(&format!("{CLASS}={STANDARD}\nsuper.users=User:admin")),
+            None
+        );
+        assert_eq!(words(""), None);
+    }
+
+    #[test]
     fn what_would_let_everybody_in_by_mistake_does_not_start() {
         for (text, why) in [
             (format!("{CLASS}=com.example.Mine"), "not built in"),
@@ -103,6 +150,10 @@ mod tests {
             (
                 format!("{CLASS}={STANDARD}\nsuper.users=User:"),
                 "Type:name",
+            ),
+            (
+                format!("{CLASS}={STANDARD}\nsuper.users=User:a,User:b"),
+                "semicolons",
             ),
         ] {
             let told = access(&text).expect_err("refused");

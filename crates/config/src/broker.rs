@@ -16,7 +16,7 @@ use crate::doors::Doors;
 use crate::layers::{Layers, Machine, Overrides};
 use crate::listener::Listener;
 use crate::log_dirs::{CORDONED, LogDirs};
-use crate::login::Login;
+use crate::login::{Login, Protocol};
 use crate::memory::{self, Memory};
 use crate::quorum::{Quorum, Roles};
 use crate::settings::{Settings, SettingsError};
@@ -322,17 +322,31 @@ impl Broker {
     pub fn warning_of_listeners(&self) -> Option<String> {
         let own = self.quorum.controller_listener.as_ref();
         let plain = self.listeners.iter().chain(own);
+        let plain = plain.filter(|door| !door.is_loopback());
+        let asks_nobody = plain.clone().any(|door| {
+            let login = self.logins.get(&door.name);
+            login.is_none_or(|login| login.protocol == Protocol::Plaintext)
+        });
         let far: Vec<String> = plain
-            .filter(|door| !door.is_loopback())
             .map(|door| format!("{} at {}", door.name, door.address()))
             .collect();
         (!far.is_empty()).then(|| {
             format!(
-                "{}: what goes through is not encrypted, and whoever reaches it without a login may do what everybody may; keep it in a network \
-                 that you trust",
-                far.join(", ")
+                "{}: what goes through is not encrypted{}; keep it in a network that you trust",
+                far.join(", "),
+                if asks_nobody {
+                    ", and whoever reaches a listener without a login may do what everybody may"
+                } else {
+                    ""
+                }
             )
         })
+    }
+
+    /// A line at start about settings of rules where nobody asks these.
+    #[must_use]
+    pub fn warning_of_rules(&self) -> Option<String> {
+        crate::access::warning(&self.layers)
     }
 
     /// A line at start about what an operator has accepted between nodes.

@@ -9,8 +9,12 @@ from harness.logins import properties
 
 
 def command(java_class, *args):
-    login = ["--command-config", properties(BOOTSTRAP)] if "--bootstrap-server" in args and properties(BOOTSTRAP) else []
-    return [*installs.java_command(), java_class, *map(str, args), *login]
+    words = list(map(str, args))
+    if "--bootstrap-server" in words and properties(BOOTSTRAP):
+        # In front of the word that says what to do, where a tool has one.
+        behind = words.index("--bootstrap-server") + 2
+        words[behind:behind] = ["--command-config", properties(BOOTSTRAP)]
+    return [*installs.java_command(), java_class, *words]
 
 
 def run(java_class, *args, stdin=None, code=0):

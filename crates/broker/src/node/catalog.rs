@@ -3,6 +3,7 @@
 //! Invariant: an image is shown only after the records that made it are committed, and images are shown in order.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use meta::decide::register_broker::TRANSACTION_VERSION;
@@ -31,6 +32,8 @@ pub(crate) struct Catalog {
     pub(crate) throttles: Throttles,
     /// `None` where everybody may do everything.
     authority: Option<Arc<Authority>>,
+    /// Without it, whether the log says that the metadata have rules.
+    knows_of_rules: AtomicBool,
 }
 
 /// The consequences of a newer image beyond what readers of the catalog see.
@@ -54,6 +57,7 @@ impl Catalog {
     ) -> Catalog {
         Catalog {
             authority: Authority::of(settings.broker.access.as_ref(), &image).map(Arc::new),
+            knows_of_rules: AtomicBool::new(false),
             throttles: Throttles::new(&settings.broker, &image, now),
             image: ArcSwap::new(image),
             topics: ArcSwap::from_pointee(topics),
@@ -70,6 +74,17 @@ impl Catalog {
     /// Decides what askers may do.
     pub(crate) fn authority(&self) -> Option<Arc<Authority>> {
         self.authority.clone()
+    }
+
+    /// A node that was started without the authorizer of the others serves everybody what these refuse.
+    fn warn_of_rules(&self, image: &Image) {
+        if image.acls().next().is_some() && !self.knows_of_rules.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: env::logs::BROKER,
+                "the cluster has rules of who may do what, and this node asks none of them: everybody who reaches it may do everything. Set \
+                 authorizer.class.name as at the other nodes",
+            );
+        }
     }
 
     pub(crate) fn topics(&self) -> Arc<Topics> {
@@ -157,8 +172,9 @@ impl Catalog {
             let names = image.topics().map(|topic| topic.name.as_ref());
             self.configure(image, names, news);
         }
-        if let Some(authority) = &self.authority {
-            authority.follow(&delta.acls);
+        match &self.authority {
+            Some(authority) => authority.follow(&delta.acls),
+            None => self.warn_of_rules(image),
         }
         self.image.store(Arc::clone(image));
         let differs = |change: &meta::delta::ChangedConfig| {

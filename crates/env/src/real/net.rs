@@ -10,7 +10,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use mio::net::{TcpListener, TcpStream, UnixListener};
@@ -522,7 +523,11 @@ fn accept_administrator(listener: &UnixListener) -> io::Result<Option<Socket>> {
         match listener.accept() {
             Ok((stream, _)) => {
                 let user = sys::peer_user(stream.as_raw_fd());
-                if !user.is_ok_and(|user| user == 0 || user == sys::own_user()) {
+                if !user
+                    .as_ref()
+                    .is_ok_and(|user| *user == 0 || *user == sys::own_user())
+                {
+                    tell_of_stranger(user);
                     continue;
                 }
                 // The calls that a connection needs are those of any stream: one type for both kinds costs the others nothing.
@@ -541,6 +546,23 @@ fn accept_administrator(listener: &UnixListener) -> io::Result<Option<Socket>> {
             },
         }
     }
+}
+
+/// Says, at most once a minute, that somebody was not taken for the administrator.
+fn tell_of_stranger(user: io::Result<u32>) {
+    static TOLD_AT: AtomicU64 = AtomicU64::new(0);
+    const PAUSE: u64 = 60;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |since| since.as_secs());
+    if now.abs_diff(TOLD_AT.load(Ordering::Relaxed)) < PAUSE {
+        return;
+    }
+    TOLD_AT.store(now, Ordering::Relaxed);
+    let user = user.map_or_else(|error| error.to_string(), |user| format!("user id {user}"));
+    tracing::warn!(
+        target: crate::logs::CONNECTIONS,
+        "{user} is not let in at the administrator's socket: root and the user of this process are",
+    );
 }
 
 fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {

@@ -290,7 +290,7 @@ impl Login {
     fn on_handshake(&mut self, version: i16, name: &str) -> Step {
         let Some(method) = self.method(name) else {
             let answer = Answer::UnsupportedMechanism(self.mechanisms());
-            return Step::Refused(Refused::told(answer, Reason::Mechanism));
+            return Step::Refused(Refused::told(answer, Reason::mechanism(name)));
         };
         if (self.session.as_ref()).is_some_and(|session| session.method != method) {
             self.state = State::OtherMechanism;
@@ -400,7 +400,13 @@ impl Login {
         self.state = State::Open;
         if !self.admits(now) {
             self.state = State::Closed;
-            return Step::Refused(Refused::silent(Reason::Expired));
+            let refused = Refused::silent(Reason::Expired);
+            return Step::Refused(match &self.session {
+                Some(Session {
+                    principal, method, ..
+                }) => refused.of(*method, Some(principal.name().to_owned())),
+                None => refused,
+            });
         }
         match frame {
             Frame::SaslHandshake { .. } => Step::NotNow(""),

@@ -9,6 +9,8 @@ use crate::principal::Principal;
 
 /// Bytes of a name that are kept for the log.
 const NAME_BYTES_MAX: usize = 255;
+/// Bytes of the name of a mechanism that are.
+const MECHANISM_BYTES_MAX: usize = 32;
 /// Kafka's words for whom it knows and who wants to be another.
 const ANOTHER: &str =
     "Authentication failed: Client requested an authorization id that is different from username";
@@ -49,8 +51,8 @@ pub enum Reason {
     Version,
     #[error("the session is over, and the client did not log in again")]
     Expired,
-    #[error("the mechanism is not enabled")]
-    Mechanism,
+    #[error("the mechanism {0:?} is not enabled")]
+    Mechanism(String),
     #[error("the client wants to log in again by another mechanism")]
     OtherMechanism,
     #[error("the client was {before} and wants to be {now}")]
@@ -68,6 +70,10 @@ pub enum Reason {
 }
 
 impl Reason {
+    pub(super) fn mechanism(asked: &str) -> Reason {
+        Reason::Mechanism(kept(asked, MECHANISM_BYTES_MAX))
+    }
+
     /// All kinds.
     pub const KINDS: [&'static str; 8] = [
         "unexpected",
@@ -86,7 +92,7 @@ impl Reason {
         match self {
             Reason::Unexpected | Reason::Version => "unexpected",
             Reason::Expired => "expired",
-            Reason::Mechanism | Reason::OtherMechanism => "mechanism",
+            Reason::Mechanism(_) | Reason::OtherMechanism => "mechanism",
             Reason::OtherPrincipal { .. } | Reason::Another => "principal",
             Reason::Plain(_) | Reason::Scram(scram::Refusal::Malformed(_)) => "malformed",
             Reason::Scram(scram::Refusal::Another) => "principal",
@@ -146,14 +152,16 @@ impl Refused {
     }
 
     pub(super) fn of(self, method: Method, name: Option<String>) -> Refused {
-        let name = name.map(|mut name| {
-            name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
-            name
-        });
+        let name = name.map(|name| kept(&name, NAME_BYTES_MAX));
         Refused {
             method: Some(method),
             name,
             ..self
         }
     }
+}
+
+/// The beginning of what a stranger said.
+fn kept(text: &str, bytes: usize) -> String {
+    text[..text.floor_char_boundary(bytes)].to_owned()
 }

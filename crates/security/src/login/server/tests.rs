@@ -329,7 +329,7 @@ fn nodes_prove_themselves_at_the_door_of_the_clients() {
     let answer = Answer::UnsupportedMechanism(vec!["SCRAM-SHA-512"]);
     assert_eq!(
         (refused.answer, refused.reason),
-        (answer, Reason::Mechanism)
+        (answer, Reason::Mechanism(mechanism.to_owned()))
     );
 }
 
