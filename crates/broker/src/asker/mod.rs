@@ -81,7 +81,7 @@ impl Asker {
         }
     }
 
-    /// What the request was refused for; forgotten with this, and before another one begins.
+    /// The question that the request was refused for; forgotten with this, and before another one begins.
     pub(crate) fn take_refused(&self) -> Option<Box<Refused>> {
         self.authority.as_ref()?;
         self.memory.take_refused()
