@@ -53,6 +53,15 @@ pub(super) fn look(global: &Global) -> Result<Seen, Failure> {
         source,
         cut_off,
     } = sights::sights(&asking, &numbers);
+    if let Err(error) = &quorum
+        && error.code() == Some(ErrorCode::ClusterAuthorizationFailed)
+    {
+        // Nothing is wrong with the cluster.
+        let failure = Failure::new("the state of the cluster is for those who have Describe on it");
+        return Err(failure.hint(
+            "log in as one of them by --command-config, ask esker.sock of a node, or: esker acl add --principal NAME --operation describe --cluster",
+        ));
+    }
     match source {
         Some(address) => with_controller(&asking.at(&address), quorum, cut_off),
         None => without_controller(

@@ -174,3 +174,15 @@ fn without_an_authorizer_there_are_users_and_no_rules() {
     broker.ok(&["user", "delete", "alice"], b"");
     assert_eq!(broker.stop(), Some(0));
 }
+
+#[test]
+fn who_may_not_see_the_cluster_is_not_told_that_it_is_dead() {
+    let dir = Dir::new();
+    let broker = Broker::start(&dir.0, &AUTHORIZER[..2]);
+    let (code, words) = failure(&broker.run(&["cluster", "status"], b""));
+    assert!(
+        code == 1 && words.contains("for those who have Describe on it"),
+        "{words}"
+    );
+    assert_eq!(broker.stop(), Some(0));
+}
