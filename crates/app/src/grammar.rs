@@ -8,7 +8,8 @@ use clap::{ArgMatches, Parser, Subcommand};
 use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::{
-    acl, bench, clients, cluster, consume, group, inspect, produce, repair, serve, topic, txn, user,
+    acl, bench, clients, cluster, consume, group, inspect, produce, repair, serve, tier, topic,
+    txn, user,
 };
 
 /// A durable log that speaks the Kafka protocol.
@@ -37,6 +38,7 @@ pub(crate) fn check_used(matches: &ArgMatches) -> Result<(), Failure> {
     let unused: &[&str] = match verb {
         "serve" | "completions" => &["bootstrap", "json", "timeout", "command_config"],
         "inspect" | "repair" => &["bootstrap", "timeout", "command_config"],
+        "tier" => &["bootstrap", "command_config"],
         _ => &[],
     };
     let is_given = |id: &&&str| of_verb.value_source(id) == Some(ValueSource::CommandLine);
@@ -82,6 +84,8 @@ pub(crate) enum Command {
     Inspect(inspect::InspectArgs),
     /// Tell what keeps a damaged data directory closed, and let it open without what is lost
     Repair(repair::RepairArgs),
+    /// Check whether a store of objects is fit for old segments
+    Tier(tier::TierArgs),
     /// Measure a broker
     Bench(bench::BenchArgs),
     /// Print a completion script for a shell
@@ -151,6 +155,7 @@ mod tests {
             "esker repair data",
             "esker repair data other --accept-loss",
             "esker repair data --new-quorum",
+            "esker tier check file:///mnt/archive --json",
             "esker bench l11 --json --runs 3",
             "esker bench a24 --connections 1,8 --seconds 2 -c esker.durability=os",
             "esker completions bash",

@@ -27,6 +27,7 @@ mod serve;
 mod systemd;
 mod table;
 mod template;
+mod tier;
 mod topic;
 mod txn;
 mod user;
@@ -67,6 +68,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Consume(args) => consume::consume(&global, &args),
         Command::Inspect(args) => inspect::inspect(&global, &args),
         Command::Repair(args) => repair::repair(&global, &args),
+        Command::Tier(args) => tier::tier(&global, &args),
         Command::Bench(args) => bench::bench(&global, &args),
         Command::Completions { shell } => completions(shell),
     }

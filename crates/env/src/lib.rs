@@ -1,8 +1,9 @@
-//! The operating system behind small traits: clock, randomness, disk, network, threads.
+//! The operating system behind small traits: clock, randomness, disk, network, threads; and stores of objects beside it.
 //!
 //! Owns every call to the OS that the broker makes. `real` is the machine we run on, `sim` a seeded one that loses what was
 //! not synced. Whoever needs time, chance, a file or a socket is handed an [`Env`]; nobody reaches around it.
 
+pub mod bucket;
 pub mod clock;
 pub mod disk;
 pub mod logs;

@@ -19,12 +19,14 @@ pub enum Site {
     /// Test clients, which no fault of a host reaches.
     Clients,
     Host(HostId),
+    /// The object store.
+    Bucket,
 }
 
 impl Site {
     pub(crate) fn host(self) -> Option<HostId> {
         match self {
-            Site::Clients => None,
+            Site::Clients | Site::Bucket => None,
             Site::Host(host) => Some(host),
         }
     }
@@ -94,7 +96,7 @@ impl World {
     pub(crate) fn source_of(&self, from: Site, to: IpAddr, port: u16) -> SocketAddr {
         let ip = match from {
             _ if to.is_loopback() => Ipv4Addr::LOCALHOST,
-            Site::Clients => CLIENTS,
+            Site::Clients | Site::Bucket => CLIENTS,
             Site::Host(host) => address_of(host),
         };
         (ip, port).into()
@@ -138,7 +140,10 @@ impl World {
             Due::Arrive { conn, side, .. }
             | Due::Finish { conn, side }
             | Due::Reset { conn, side } => (*conn, *side),
-            Due::Alarm => return Some(due),
+            // The store looks at its links itself.
+            Due::Ask { .. } | Due::Told { .. } | Due::GiveUp { .. } | Due::Alarm => {
+                return Some(due);
+            }
         };
         let conn = self.network.conns.get_mut(&number)?;
         let way @ (from, to) = (conn.sites[side], conn.sites[1 - side]);

@@ -1,5 +1,6 @@
 //! A simulated machine as a test holds it: its environment for the broker, and every fault that can be done to it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -7,9 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use model::Instant;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
+use super::bucket::SimBucket;
 use super::chance::Cut;
 use super::disk::SimDisk;
 use super::host::{BadRange, Counts, Faults, Host, HostId, Life};
@@ -17,12 +20,14 @@ use super::images::Tape;
 use super::links::address_of;
 use super::outside::Outside;
 use super::poller::{SimConn, SimNet};
+use super::store::{BucketCounts, BucketFaults};
 use super::threads::{self, SimThreads, Step};
 use super::trace::Event;
 use super::volume::{Lost, Volume};
 use super::world::{Shared, SharedWorld, World};
 use super::{SimClock, SimRng};
 use crate::Env;
+use crate::bucket::Bucket;
 
 /// A change of bytes behind the broker's back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +114,39 @@ impl Machine {
             }),
             loggers: Arc::default(),
         }
+    }
+
+    /// The object store of the world, for one worker of the current life of the machine.
+    #[must_use]
+    pub fn bucket(&self) -> Arc<dyn Bucket> {
+        let life = Life {
+            host: self.host,
+            boot: self.state().boot,
+        };
+        let shared = self.shared.clone();
+        let (bell, number) = SimThreads { shared, life }.new_bell();
+        Arc::new(SimBucket::open(&self.shared, life, bell, number))
+    }
+
+    /// Changes the faults of the object store.
+    pub fn bucket_faults(&self, change: impl FnOnce(&mut BucketFaults)) {
+        change(&mut self.world().store.faults);
+    }
+
+    #[must_use]
+    pub fn bucket_counts(&self) -> BucketCounts {
+        self.world().store.counts
+    }
+
+    /// All objects of the store.
+    #[must_use]
+    pub fn objects(&self) -> BTreeMap<String, Bytes> {
+        self.world().store.objects()
+    }
+
+    /// The store loses an object, or has other bytes in its place.
+    pub fn spoil_object(&self, name: &str, content: Option<Bytes>) {
+        self.world().store.spoil(name, content);
     }
 
     /// One turn of one worker, or time moving to the next event.

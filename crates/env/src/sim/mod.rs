@@ -4,6 +4,7 @@
 //! when all of them sleep. The same seed gives the same run; [`Machine::trace`] proves it. [`Machines`] are several in one
 //! world, each with a disk, a clock and power of its own; a [`Machine`] may be alone in its world.
 
+mod bucket;
 mod chance;
 mod content;
 mod disk;
@@ -15,6 +16,7 @@ mod machines;
 mod net;
 mod outside;
 mod poller;
+mod store;
 mod threads;
 mod trace;
 mod traffic;
@@ -33,6 +35,7 @@ pub use machine::{Machine, Rot};
 pub use machines::Machines;
 pub use outside::Outside;
 pub use poller::SimConn;
+pub use store::{BucketCounts, BucketFaults};
 pub use threads::Step;
 pub use volume::{Lost, Volume};
 use world::SharedWorld;

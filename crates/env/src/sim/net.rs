@@ -126,6 +126,16 @@ pub(super) enum Due {
         conn: u64,
         side: usize,
     },
+    /// An operation arrives at the object store, or its answer at a host, or nobody waits for that any more.
+    Ask {
+        call: u64,
+    },
+    Told {
+        call: u64,
+    },
+    GiveUp {
+        call: u64,
+    },
     /// Nothing but a reason for time to stop here.
     Alarm,
 }

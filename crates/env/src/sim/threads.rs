@@ -419,8 +419,18 @@ impl SimThreads {
     }
 }
 
-impl Threads for SimThreads {
-    fn bell(&self) -> Arc<dyn Bell> {
+impl Crew {
+    pub(crate) fn ring(&mut self, bell: u64) {
+        if let Some(bell) = self.bells.get_mut(&bell) {
+            bell.is_rung = true;
+            self.stirred.extend(&bell.sleepers);
+        }
+    }
+}
+
+impl SimThreads {
+    /// A bell, and its number.
+    pub(crate) fn new_bell(&self) -> (Arc<dyn Bell>, u64) {
         let mut world = self.shared.world.lock();
         let number = world.crew.next_bell;
         world.crew.next_bell += 1;
@@ -430,11 +440,18 @@ impl Threads for SimThreads {
             sleepers: Vec::new(),
         };
         world.crew.bells.insert(number, bell);
-        Arc::new(SimBell {
+        let bell = SimBell {
             shared: self.shared.clone(),
             life: self.life,
             number,
-        })
+        };
+        (Arc::new(bell), number)
+    }
+}
+
+impl Threads for SimThreads {
+    fn bell(&self) -> Arc<dyn Bell> {
+        self.new_bell().0
     }
 
     fn spawn(&self, name: &str, worker: Box<dyn Worker>) {
@@ -490,11 +507,7 @@ impl Bell for SimBell {
     fn ring(&self) {
         let mut world = self.shared.world.lock();
         if world.check_on(self.life).is_ok() {
-            let Crew { bells, stirred, .. } = &mut world.crew;
-            if let Some(bell) = bells.get_mut(&self.number) {
-                bell.is_rung = true;
-                stirred.extend(&bell.sleepers);
-            }
+            world.crew.ring(self.number);
         }
     }
 

@@ -89,6 +89,11 @@ pub(crate) enum Event<'a> {
         to: Site,
         link: Link,
     },
+    /// The object store did what it was asked, or refused.
+    Bucket {
+        content: u64,
+        ok: bool,
+    },
 }
 
 #[derive(Default)]
@@ -132,6 +137,13 @@ pub(crate) fn content<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u64 {
     for part in parts {
         mixer.write(part);
     }
+    mix(mixer.state)
+}
+
+/// A hash of anything.
+pub(crate) fn hash_of(value: &impl Hash) -> u64 {
+    let mut mixer = Mixer { state: 0 };
+    value.hash(&mut mixer);
     mix(mixer.state)
 }
 

@@ -20,7 +20,7 @@ impl World {
     }
 
     /// When something that leaves `from` now arrives at `to`.
-    fn arrival(&mut self, from: Site, to: Site) -> u64 {
+    pub(super) fn arrival(&mut self, from: Site, to: Site) -> u64 {
         let slow = if self.chance.one_in(200) { 50 } else { 1 };
         let nanos = &self.hosts[World::host_between(from, to).index()]
             .faults
@@ -115,6 +115,9 @@ impl World {
                 Some(Due::Arrive { conn, side, len }) => self.on_arrive(conn, side, len),
                 Some(Due::Finish { conn, side }) => self.on_finish(conn, side),
                 Some(Due::Reset { conn, .. }) => self.network.reset(conn),
+                Some(Due::Ask { call }) => self.arrive_at_bucket(call),
+                Some(Due::Told { call }) => self.arrive_from_bucket(call),
+                Some(Due::GiveUp { call }) => self.give_up_call(call),
                 Some(Due::Alarm) | None => {}
             }
         }

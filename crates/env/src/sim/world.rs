@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::chance::Chance;
 use super::host::{Faults, Host, HostId, Life, SyncEnd};
 use super::net::Network;
+use super::store::Store;
 use super::threads::Crew;
 use super::trace::{Event, Trace};
 use super::volume::Volume;
@@ -22,6 +23,8 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) crew: Crew,
     pub(crate) hosts: Vec<Host>,
+    /// The object store that all hosts reach.
+    pub(crate) store: Store<Life>,
 }
 
 /// Monotonic time starts at one hour, so that `now - something` stays above zero.
@@ -40,6 +43,7 @@ impl World {
             chance,
             trace: Trace::default(),
             crew: Crew::default(),
+            store: Store::default(),
         }
     }
 
