@@ -129,6 +129,7 @@ fn checkpointed(env: &Env) -> Vec<u8> {
         partition: PartitionIndex(partition),
         log_start: Offset(1),
         local_start: Offset(1),
+        restart_point: Offset(0),
         committed: Offset(5),
         restarted_at: Offset(0),
         log_end: Offset(6),
