@@ -43,7 +43,7 @@ pub(crate) enum UserVerb {
     /// Delete users, and the rules that are theirs alone
     #[command(visible_alias = "remove")]
     Delete {
-        #[arg(required = true, value_name = "USER")]
+        #[arg(value_parser = name, required = true, value_name = "USER")]
         users: Vec<String>,
         /// Leave their rules
         #[arg(long)]
