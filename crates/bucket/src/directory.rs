@@ -188,17 +188,16 @@ impl Files {
         // Nobody reads it soon.
         file.drop_cache(0, position);
         let parent = path.parent().unwrap_or(&self.root);
-        if !self.disk.exists(parent)? {
-            self.disk.create_dir_all(parent)?;
-            for above in parent.ancestors().skip(1) {
-                self.disk.sync_dir(above)?;
-                if above == self.root {
-                    break;
-                }
+        self.disk.create_dir_all(parent)?;
+        self.disk.rename(&unfinished, path)?;
+        // All of them each time: a process that was killed may have made the others and not synced them.
+        for above in parent.ancestors() {
+            self.disk.sync_dir(above)?;
+            if above == self.root {
+                break;
             }
         }
-        self.disk.rename(&unfinished, path)?;
-        self.disk.sync_dir(parent)
+        Ok(())
     }
 
     fn get(&self, name: &str, part: &Part) -> Result<Outcome, Trouble> {
@@ -228,6 +227,11 @@ impl Files {
     fn list(&self, prefix: &str, after: Option<&str>) -> Result<Outcome, Trouble> {
         let mut objects = Vec::new();
         let below = prefix.rsplit_once('/').map_or("", |(below, _)| below);
+        if !below.is_empty() && !is_name(below) {
+            return Err(Trouble::Refused(format!(
+                "no object's name begins with {prefix:?}"
+            )));
+        }
         let listed = self.walk(below, &mut objects);
         listed.map_err(|error| trouble(&self.root, &error))?;
         objects.retain(|object| {

@@ -135,6 +135,9 @@ fn names_that_lead_elsewhere_are_refused() {
             assert!(matches!(told, Err(Trouble::Refused(_))), "{of}: {told:?}");
         }
     }
+    let (prefix, after) = ("../".to_owned(), None);
+    let told = ask(&machine, &*directory(&machine), Op::List { prefix, after });
+    assert!(matches!(told, Err(Trouble::Refused(_))), "{told:?}");
     let of_its_own = put(".esker-lock", b"x", When::Absent);
     let told = ask(&machine, &*directory(&machine), of_its_own);
     assert!(matches!(told, Err(Trouble::Refused(_))), "{told:?}");
@@ -227,5 +230,25 @@ fn an_object_of_a_directory_is_whole_or_not_there_after_a_power_cut_anywhere() {
             "{objects:?}"
         );
         assert!(check(&machine, &*bucket).is_fit(), "cut at {at}");
+    }
+}
+
+/// Directories that a killed writer made, and did not sync, are durable with the first object in them.
+#[test]
+fn an_object_in_a_directory_that_a_killed_writer_made_outlives_a_power_cut() {
+    for seed in 0..20 {
+        let machine = machine(seed);
+        let left = Path::new(ROOT).join("a/b");
+        machine.env().disk.create_dir_all(&left).unwrap();
+        let put = put("a/b/1", b"content", When::Absent);
+        ask(&machine, &*directory(&machine), put).unwrap();
+        machine.power_cut();
+        let name = "a/b/1".to_owned();
+        let part = Part::Whole;
+        let found = ask(&machine, &*directory(&machine), Op::Get { name, part });
+        assert!(
+            matches!(found, Ok(Outcome::Got { .. })),
+            "{seed}: {found:?}"
+        );
     }
 }
