@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use log::Epochs;
 use log::journal::{Entry, What};
+use log::producer::ProducerStates;
 use log::restart::Carried;
 use log::tail::Tail;
 use model::{LeaderEpoch, Offset, Ticket};
@@ -188,25 +189,10 @@ impl Partition {
     /// Drops the whole log and restarts it, empty, at `at`: for a replica that is behind its leader's log start. A snapshot stands for what
     /// a metadata log drops.
     pub fn restart(self: &Arc<Self>, restart: Restart) -> Result<Life, CutError> {
-        let Restart {
-            log_start,
-            at,
-            epoch,
-        } = restart;
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        self.check_cut(state, at)?;
-        let before = state.marks();
-        state.cuts.keep(before);
-        let life = state.progress.on_restart(log_start, at);
-        state.begin_at(at, epoch, life);
-        let what = What::Restart {
-            log_start,
-            at,
-            epoch,
-        };
-        self.push_cut(state, at, life, what);
-        Ok(life)
+        let mut epochs = Epochs::default();
+        epochs.assign(restart.epoch, restart.at);
+        let producers = ProducerStates::new(restart.at);
+        self.begin_anew(restart.log_start, Carried { epochs, producers }, false)
     }
 
     /// Restarts the log, empty, behind records that the tier has from `log_start` on: for a replica that is behind the local start of its
@@ -215,6 +201,15 @@ impl Partition {
         self: &Arc<Self>,
         log_start: Offset,
         carried: Carried,
+    ) -> Result<Life, CutError> {
+        self.begin_anew(log_start, carried, true)
+    }
+
+    fn begin_anew(
+        self: &Arc<Self>,
+        log_start: Offset,
+        carried: Carried,
+        is_tiered: bool,
     ) -> Result<Life, CutError> {
         let at = carried.at();
         let latest = carried.epochs.latest();
@@ -225,8 +220,10 @@ impl Partition {
         let before = state.marks();
         state.cuts.keep(before);
         let life = state.progress.on_restart(log_start, at);
-        state.begin_behind(carried, true, life);
-        state.home.carried_at.store(at.0 as u64, Ordering::Release);
+        state.begin_behind(carried, is_tiered, life);
+        if is_tiered {
+            state.home.carried_at.store(at.0 as u64, Ordering::Release);
+        }
         let what = What::Restart {
             log_start,
             at,

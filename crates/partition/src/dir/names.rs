@@ -53,9 +53,15 @@ pub(crate) fn restart_name((id, index): (Uuid, PartitionIndex), at: Offset) -> S
 
 /// True of the name of such a file, whole or half written.
 pub(super) fn is_restart_name(name: &str) -> bool {
-    name.strip_suffix(".tmp")
-        .unwrap_or(name)
-        .ends_with(RESTART_SUFFIX)
+    let name = name.strip_suffix(".tmp").unwrap_or(name);
+    let parts = name.strip_suffix(RESTART_SUFFIX).and_then(|name| {
+        let (partition, at) = name.split_once('.')?;
+        let (id, index) = partition.split_once('-')?;
+        Some([id, index, at])
+    });
+    let is_hex = |text: &str| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_number = |text: &str| text.parse::<u64>().is_ok();
+    parts.is_some_and(|[id, index, at]| is_hex(id) && is_number(index) && is_number(at))
 }
 
 pub(super) fn is_rescued_name(name: &str) -> bool {
@@ -128,6 +134,13 @@ mod tests {
             assert_ne!(long, name(&"t".repeat(249), PartitionIndex(12_346), id));
             assert!(name("short", index, id).starts_with("short-12345."));
         }
+    }
+
+    #[test]
+    fn files_of_restarts_are_known_and_those_of_others_are_not() {
+        let name = restart_name((Uuid([255; 16]), PartitionIndex(7)), Offset(40));
+        assert!(is_restart_name(&name) && is_restart_name(&(name + ".tmp")));
+        assert!(!is_restart_name("before.restart") && !is_restart_name("t-0"));
     }
 
     #[test]
