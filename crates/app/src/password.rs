@@ -64,14 +64,16 @@ impl Properties {
             *quoted(password),
         ));
         let mut options = std::fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600);
-        let file = file.open(&written);
-        let kept = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        let at = written.display().to_string();
+        let failed = |error| Failure::new(format!("cannot write {at}: {error}"));
+        // Never a file that somebody else has there.
+        let file = options.write(true).create_new(true).mode(0o600);
+        let mut file = file.open(&written).map_err(failed)?;
         let properties = Properties {
             path: path.to_owned(),
             written,
         };
-        kept.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
+        file.write_all(text.as_bytes()).map_err(failed)?;
         Ok(properties)
     }
 

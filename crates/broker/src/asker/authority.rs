@@ -34,6 +34,7 @@ pub(crate) struct Memory {
 impl Memory {
     pub(super) fn forget(&self) {
         *self.answers.lock() = None;
+        *self.refused.lock() = None;
     }
 
     /// A request begins, or a line is due about one that was refused.
